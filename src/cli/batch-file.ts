@@ -14,20 +14,13 @@ import {
 } from '../contract/index.js';
 import { decodeUtf8 } from '../text-file.js';
 import { type CliIo, ExitCode, UsageError } from './cli.js';
-import {
-  type ByteSource,
-  type LimitOptions,
-  openSource,
-  type PromptSource,
-  readPrompt,
-  type SettingOptions,
-  toLimits,
-  toSettings,
-} from './options.js';
+import { type ByteSource, openSource, type PromptSource, readPrompt, toLimits, toSettings } from './options.js';
+import { counted } from './text.js';
 
 /** The options of `follow-up batch run` that decide what is sent. */
-export interface BatchInputOptions extends LimitOptions, SettingOptions, PromptSource {
+export interface BatchInputOptions extends PromptSource {
   id: string;
+  allowDuplicates?: boolean;
   /** The short form: a file with one job id per line, for one project and one prompt. */
   jobs?: string;
   project?: string;
@@ -213,13 +206,13 @@ export class BadLinesError extends Error {
     readonly badLineCount: number,
     shown: readonly BadLine[],
   ) {
-    const bad = `${badLineCount} of ${lineCount} ${lineCount === 1 ? 'line' : 'lines'}`;
+    const bad = `${badLineCount} of ${counted(lineCount, 'line')}`;
     const more = badLineCount - shown.length;
     super(
       [
         `${file}: ${bad} cannot be taken, so nothing was sent`,
         ...shown.map(({ line, issues }) => `  line ${line}: ${describeIssues(issues)}`),
-        ...(more > 0 ? [`  and ${more} more bad ${more === 1 ? 'line' : 'lines'}`] : []),
+        ...(more > 0 ? [`  and ${counted(more, 'more bad line')}`] : []),
       ].join('\n'),
     );
     this.issues = shown.flatMap(({ line, issues }) => issues.map((issue) => ({ line, ...issue })));

@@ -4,26 +4,27 @@ import {
   type BatchPreview,
   type ProjectPreview,
   type RetryChoice,
+  type StartedBatch,
   TemporalUnreachableError,
   WorkerUnavailableError,
 } from '../client/index.js';
 import {
-  type BatchHold,
   type BatchItem,
   batchItemKey,
   type BatchStatus,
   type FollowUpBatchResult,
+  followUpBatchWorkflowId,
   followUpWorkflowId,
   formatDuration,
 } from '../contract/index.js';
 import { safeLine } from '../terminal-text.js';
 import { type BatchInputOptions, readBatchInput } from './batch-file.js';
-import { type Cli, ExitCode, InterruptedError, interruptible, isLive, StartUnknownError, UsageError } from './cli.js';
-import { type ProgressText, showProgress } from './progress.js';
-import { sayWhenUnattended, withTemporal } from './session.js';
-import { clock, describeTrouble, rowsOf } from './text.js';
+import { type Cli, ExitCode, interruptible, isLive, UsageError } from './cli.js';
+import { type ProgressText, showRow } from './progress.js';
+import { sayWhenUnattended, withTemporal, withWayOn } from './session.js';
+import { clock, counted, describeTrouble, rowsOf } from './text.js';
 
-/** How many failures, pull requests and used ids are listed; `--json` has all. */
+/** How many failures and pull requests are listed; `--json` has all. */
 const SHOWN = 20;
 
 /** `follow-up batch run` */
@@ -34,35 +35,25 @@ export async function runBatch(
 ): Promise<ExitCode> {
   const { output } = cli;
   const { input, lines } = await readBatchInput(cli.io, file, options);
-  const rows = () =>
-    input.items.map(({ projectId, jobId }, index) => {
-      const workflowId = followUpWorkflowId({ projectId, jobId, key: batchItemKey(input.id, index) });
-      return { index, line: lines[index], projectId, jobId, workflowId };
-    });
+  const items = input.items.map(({ projectId, jobId }, index) => {
+    const workflowId = followUpWorkflowId({ projectId, jobId, key: batchItemKey(input.id, index) });
+    return { index, line: lines[index], projectId, jobId, workflowId };
+  });
   return withTemporal(cli, async (session) => {
     if (dryRun) {
       const preview = await session.followUps.planBatch(input);
-      output.data({ ...preview, items: rows() }, describePreview(preview));
+      output.data({ ...preview, items }, describePreview(preview));
       return ExitCode.ok;
     }
     return interruptible(cli, async (signal) => {
+      const wayOn = `the same command with --id ${input.id} continues it`;
       const [batch] = await Promise.all([
         session.followUps.startBatch(input, { signal }).catch((error: unknown) => {
-          throw withWayOn(error, input.id);
+          throw withWayOn(error, followUpBatchWorkflowId({ batchId: input.id }), wayOn, true);
         }),
         sayWhenUnattended(session, output),
       ]);
-      const { batchId, workflowId, alreadyStarted } = batch;
-      const total = lines.length;
-      const items = `${total} ${total === 1 ? 'item' : 'items'}`;
-      output.note(
-        alreadyStarted
-          ? `batch ${batchId} was started before with these ${items}: nothing is sent a second time`
-          : `started ${workflowId} with ${items}`,
-      );
-      if (wait) return awaitBatch(cli, batch, signal, { alreadyStarted });
-      output.data({ batchId, workflowId, alreadyStarted, total, items: rows() }, batchId);
-      return ExitCode.ok;
+      return showStarted(cli, batch, { wait, signal, data: { total: items.length, items } });
     });
   });
 }
@@ -78,7 +69,6 @@ export async function retryBatch(
     interruptible(cli, async (signal) => {
       const retried = followUps.batch(asked);
       const plan = await retried.planRetry({ only });
-      const { retryOf } = plan.memo;
       if (plan.delivered > 0) output.note(`${plan.delivered} skipped: already delivered`);
       if (plan.neverStarted > 0) {
         const rest = `the last ${plan.neverStarted} of its items`;
@@ -91,17 +81,24 @@ export async function retryBatch(
         throw new UsageError(`${doubt}: ${ways}`);
       }
       const batch = await retried.retry({ plan, signal });
-      const { batchId, workflowId, alreadyStarted } = batch;
-      output.note(
-        alreadyStarted
-          ? `this retry was started before, as batch ${batchId}: nothing is sent a second time`
-          : `started ${workflowId}`,
-      );
-      if (wait) return awaitBatch(cli, batch, signal, { retryOf, alreadyStarted });
-      output.data({ batchId, workflowId, retryOf, alreadyStarted }, batchId);
-      return ExitCode.ok;
+      return showStarted(cli, batch, { wait, signal, data: { retryOf: plan.memo.retryOf } });
     }),
   );
+}
+
+/** Says that a batch was started, and waits for it or prints its id. `data` is added to the JSON document. */
+async function showStarted(
+  cli: Cli,
+  batch: StartedBatch,
+  { wait, signal, data }: { wait: boolean; signal: AbortSignal; data: Record<string, unknown> },
+): Promise<ExitCode> {
+  const { batchId, workflowId, alreadyStarted } = batch;
+  cli.output.note(
+    alreadyStarted ? `batch ${batchId} was started before: nothing is sent a second time` : `started ${workflowId}`,
+  );
+  if (wait) return awaitBatch(cli, batch, signal, { ...data, alreadyStarted });
+  cli.output.data({ batchId, workflowId, ...data, alreadyStarted }, batchId);
+  return ExitCode.ok;
 }
 
 /** `follow-up batch status` */
@@ -154,35 +151,25 @@ export async function cancelBatch(cli: Cli, batchId: string): Promise<void> {
 const LIVE_INTERVAL_MS = 1_000;
 const LINE_INTERVAL_MS = 5_000;
 
-/**
- * Shows the progress of a batch until it ends, also while it is held, then its result.
- *
- * @param data added to the JSON document
- * @throws InterruptedError that tells the command to continue with; what `BatchHandle.result` throws
- */
+/** Shows the progress of a batch until it ends, also while it is held, then its result. */
 async function awaitBatch({ output }: Cli, batch: BatchHandle, signal: AbortSignal, data = {}): Promise<ExitCode> {
   const { batchId, workflowId } = batch;
-  const ended = new AbortController();
-  const end = batch
-    .result({ signal })
-    .catch((error: unknown) => {
-      throw withWayBack(error, batch);
-    })
-    .finally(() => ended.abort());
   const work = async (report: (progress: ProgressText) => void) => {
+    const ended = new AbortController();
+    const end = batch.result({ signal }).finally(() => ended.abort());
     while (!ended.signal.aborted) {
       // The result alone decides how it ended. An answer that arrives after the end is out of date.
       const progress = await Promise.race([look(batch), end]);
-      if ('headline' in progress) report(progress);
+      if (typeof progress === 'string') report({ headline: progress, timing: '' });
       const intervalMs = isLive(output.stderr) ? LIVE_INTERVAL_MS : LINE_INTERVAL_MS;
       await sleep(intervalMs, undefined, { signal: ended.signal }).catch(() => undefined);
     }
-    // The result says how.
-    await end.catch(() => undefined);
-    return 'ended';
+    return end;
   };
-  await Promise.allSettled([end, showProgress(output, [{ label: `batch ${batchId}`, work }])]);
-  const result = await end;
+  const row = { label: `batch ${batchId}`, work, summarise: () => 'ended' };
+  const result = await showRow(output, row).catch((error: unknown) => {
+    throw withWayOn(error, workflowId, `the batch continues. To see it, run: follow-up batch status ${batchId}`);
+  });
   const { items: first, truncated: _truncated, ...counts } = result;
   const items: BatchItem[] = [];
   if (output.json) for await (const item of batch.list()) items.push(item);
@@ -191,33 +178,13 @@ async function awaitBatch({ output }: Cli, batch: BatchHandle, signal: AbortSign
   return exitCodeOfBatch(result);
 }
 
-async function look(batch: BatchHandle): Promise<ProgressText> {
+async function look(batch: BatchHandle): Promise<string> {
   try {
     return describeBatchProgress(await batch.status());
   } catch (error) {
     const isPassing = error instanceof WorkerUnavailableError || error instanceof TemporalUnreachableError;
-    const reason = isPassing ? error.reason : error instanceof Error ? error.message : String(error);
-    return { headline: `progress unavailable: ${safeLine(reason)}`, timing: '' };
+    return `progress unavailable: ${isPassing ? error.reason : String(error)}`;
   }
-}
-
-function withWayBack(error: unknown, { batchId, workflowId }: BatchHandle): unknown {
-  if (error instanceof InterruptedError) {
-    error.workflowId = workflowId;
-    error.message = `interrupted; the batch continues. To see it, run: follow-up batch status ${batchId}`;
-  }
-  return error;
-}
-
-/** Items that were handed over stay; the same command continues after them. */
-function withWayOn(error: unknown, batchId: string): unknown {
-  if (error instanceof InterruptedError) {
-    error.message = `interrupted while the items were handed over; the same command with --id ${batchId} continues from there`;
-  }
-  if (error instanceof TemporalUnreachableError && error.workflowId !== undefined) {
-    return new StartUnknownError(error, error.workflowId, 'the same command');
-  }
-  return error;
 }
 
 /** An item in a JSON document. */
@@ -244,51 +211,67 @@ function isFailure({ status, error }: BatchItem): boolean {
   return status === 'failed' || error !== undefined;
 }
 
-/** Counts of a batch, both while it runs and in its result. */
-type Counts = Omit<FollowUpBatchResult, 'items'>;
+/** Counts of a batch that runs, or of its result. */
+type Counts = Omit<FollowUpBatchResult, 'items' | 'truncated' | 'cancelled'> &
+  Partial<Pick<BatchStatus, 'open' | 'waitingForBudget' | 'waitingToStart' | 'sealed'>> & {
+    cancelled?: boolean | undefined;
+  };
 
-/** Progress of a batch. Clock times are local. */
-export function describeBatchProgress(status: BatchStatus, now = new Date()): ProgressText {
-  const { batchId, open, waitingToStart, sealed, cancelled, hold } = status;
-  const parts = [
-    doneText(status),
-    open > 0 ? openText(status) : '',
-    waitingToStart > 0 ? `${waitingToStart} not started` : '',
-    sealed ? '' : 'more items can come',
-    cancelled ? 'cancelled' : '',
-    hold ? `held ${holdText(batchId, hold, now)}` : '',
+/** `50 of 200 done: 45 completed, 5 without a result (DeliveryUnknown 5), 50 open, 100 not started` */
+function countsText(counts: Counts): string {
+  const { total, completed, archived, failed, errors, errorsByType } = counts;
+  const { open = 0, waitingForBudget = 0, waitingToStart = 0, sealed = true, cancelled = false } = counts;
+  const types = Object.entries(errorsByType).flatMap(([type, count]) => (count > 0 ? `${type} ${count}` : []));
+  const parts: [count: number, what: string][] = [
+    [completed, 'completed'],
+    [archived, 'archived'],
+    [failed, 'failed'],
+    [errors, `without a result (${types.join(', ')})`],
+    [open, 'open'],
+    [waitingForBudget, 'of them waiting for budget'],
+    [waitingToStart, 'not started'],
   ];
-  return { headline: parts.filter(Boolean).join(', '), timing: '' };
+  const texts = parts.flatMap(([count, what]) => (count > 0 ? `${count} ${what}` : []));
+  if (!sealed) texts.push('more items can come');
+  if (cancelled) texts.push('cancelled');
+  const done = `${completed + archived + failed + errors} of ${total} done`;
+  return safeLine(texts.length > 0 ? `${done}: ${texts.join(', ')}` : done);
+}
+
+/** Since when and why a batch is held, and both ways on. */
+function holdText({ batchId, hold, cutOff }: BatchStatus, now: Date): string {
+  if (!hold || cutOff !== undefined) return '';
+  const ways = `follow-up batch continue ${batchId}, or follow-up batch cancel ${batchId}`;
+  return safeLine(`since ${clock(hold.at, now)}: ${hold.reason}; ${ways}`);
+}
+
+/** Progress of a batch on one line. Clock times are local. */
+export function describeBatchProgress(status: BatchStatus, now = new Date()): string {
+  const held = holdText(status, now);
+  return `${countsText(status)}${held && `, held ${held}`}`;
 }
 
 /** A batch for people; `failures` are the first of its failures. */
 export function describeBatch(status: BatchStatus, failures: readonly BatchItem[], now = new Date()): string {
-  const { waitingToStart, open, startedAt, lastEndedAt, ended, cancelled, sealed, maxOpen, hold, cutOff } = status;
-  const batchId = safeLine(status.batchId);
-  const state =
-    cutOff !== undefined
-      ? `${safeLine(cutOff)}: it has no result, and nothing more is started`
-      : `${ended ? 'ended' : hold ? 'held' : 'running'}${cancelled ? ', cancelled' : ''}`;
-  const lines: [name: string, text: string][] = [
-    ['batch', `${batchId}, ${state}`],
-    ['held', cutOff === undefined && hold ? holdText(batchId, hold, now) : ''],
-    ['items', `${doneText(status)}${cutOff === undefined ? '' : ', as it knew at its end'}`],
-    ['cut off', cutOff === undefined ? '' : `${open} were open, ${waitingToStart} not started; ${runningText(status)}`],
-    ['open', ended || cutOff !== undefined ? '' : `${openText(status)}, at most ${maxOpen} at a time`],
-    ['not started', ended || cutOff !== undefined ? '' : `${waitingToStart}${sealed ? '' : '; more items can come'}`],
+  const { batchId, startedAt, lastEndedAt, ended, hold, cutOff, stillRunning } = status;
+  const state = cutOff === undefined ? (ended ? 'ended' : hold ? 'held' : 'running') : `${cutOff}, without a result`;
+  const running = stillRunning === undefined ? 'perhaps some' : counted(stillRunning, 'follow-up');
+  const lines = rowsOf([
+    ['batch', safeLine(`${batchId}, ${state}`)],
+    ['held', holdText(status, now)],
+    ['items', countsText(status)],
+    ['cut off', cutOff && safeLine(`${running} still running: follow-up list --batch ${batchId}`)],
     ['started', clock(startedAt, now)],
-    ['ended', ended && lastEndedAt !== undefined ? clock(lastEndedAt, now) : ''],
-  ];
-  return [...rowsOf(lines), ...failureLines(status, failures)].join('\n');
+    ['ended', ended && lastEndedAt !== undefined && clock(lastEndedAt, now)],
+  ]);
+  return [...lines, ...failureLines(status, failures)].join('\n');
 }
 
 /** A batch that has ended, for people. */
 export function describeBatchResult(batchId: string, { items, ...counts }: FollowUpBatchResult): string {
-  const linked = items.flatMap(({ workflowId, prLink }) =>
-    prLink ? `${safeLine(workflowId)}  ${safeLine(prLink)}` : [],
-  );
+  const linked = items.flatMap(({ workflowId, prLink }) => (prLink ? `${workflowId}  ${safeLine(prLink)}` : []));
   return [
-    `${safeLine(batchId)}: ${doneText(counts)}${counts.cancelled === true ? ', cancelled' : ''}`,
+    `${safeLine(batchId)}: ${countsText(counts)}`,
     // A long batch has more than its result.
     ...listed(linked, counts.truncated && linked.length > 0 ? Infinity : linked.length, 'pull requests'),
     ...failureLines(counts, items.filter(isFailure)),
@@ -297,25 +280,19 @@ export function describeBatchResult(batchId: string, { items, ...counts }: Follo
 
 /** What `--dry-run` shows. Clock times are local. */
 export function describePreview(preview: BatchPreview, now = new Date()): string {
-  const { batchId, total, alreadyStarted, inputDiffers, projects, earliestEndAt } = preview;
+  const { batchId, total, alreadyStarted, inputDiffers, projects } = preview;
   const before = inputDiffers
     ? 'with different input: it is refused'
     : 'with this input: nothing is sent a second time';
-  const rows: Row[] = [
-    ['batch', `${safeLine(batchId)}, ${total} ${total === 1 ? 'item' : 'items'}; nothing is sent (--dry-run)`],
-    ['started', alreadyStarted ? `the id was used before, ${before}` : ''],
-    ...(projects.some(({ toSend }) => toSend > 0) ? sendRows(projects, earliestEndAt, now) : []),
-  ];
-  return rowsOf(rows).join('\n');
-}
-
-function sendRows(projects: readonly ProjectPreview[], earliestEndAt: string | undefined, now: Date): Row[] {
-  const end = earliestEndAt === undefined ? 'not known' : `${clock(earliestEndAt, now)} at the earliest`;
-  return [...projects.map((project): Row => ['project', projectText(project, now)]), ['end of sends', end]];
+  return rowsOf([
+    ['batch', `${safeLine(batchId)}, ${counted(total, 'item')}; nothing is sent (--dry-run)`],
+    ['started', alreadyStarted && `the id was used before, ${before}`],
+    ...(alreadyStarted ? [] : projects.map((project) => ['project', projectText(project, now)] as const)),
+  ]).join('\n');
 }
 
 function projectText(project: ProjectPreview, now: Date): string {
-  const { projectId, toSend, limit, windowMs, freeSlots, waiting, blocked, earliestEndAt } = project;
+  const { projectId, toSend, limit, windowMs, freeSlots, waiting, blocked } = project;
   const until = blocked?.until === undefined ? '' : ` until ${clock(blocked.until, now)}`;
   const note = blocked?.note === undefined ? '' : ` (${blocked.note})`;
   const parts = [
@@ -323,49 +300,15 @@ function projectText(project: ProjectPreview, now: Date): string {
     `${freeSlots} of ${limit} slots in ${formatDuration(windowMs)} free`,
     waiting > 0 ? `${waiting} wait before them` : '',
     blocked ? `blocked: ${blocked.reasons.join(', ')}${until}${note}` : '',
-    earliestEndAt === undefined ? '' : `sent ${clock(earliestEndAt, now)} at the earliest`,
   ];
   return safeLine(parts.filter(Boolean).join(', '));
-}
-
-type Row = [name: string, text: string];
-
-/** `5 of 20 done: 4 completed, 1 without a result (DeliveryUnknown 1)` */
-function doneText(counts: Omit<Counts, 'truncated' | 'cancelled'>): string {
-  const { total, completed, archived, failed, errors, errorsByType } = counts;
-  const types = Object.entries(errorsByType).flatMap(([type, count]) =>
-    count > 0 ? `${safeLine(type)} ${count}` : [],
-  );
-  const parts = [
-    completed > 0 ? `${completed} completed` : '',
-    archived > 0 ? `${archived} archived` : '',
-    failed > 0 ? `${failed} failed` : '',
-    errors > 0 ? `${errors} without a result (${types.join(', ')})` : '',
-  ].filter(Boolean);
-  const done = completed + archived + failed + errors;
-  return `${done} of ${total} done${parts.length > 0 ? `: ${parts.join(', ')}` : ''}`;
-}
-
-function openText({ open, waitingForBudget = 0 }: BatchStatus): string {
-  return `${open} open${waitingForBudget > 0 ? `, ${waitingForBudget} of them waiting for budget` : ''}`;
-}
-
-function runningText({ batchId, stillRunning }: BatchStatus): string {
-  const list = `: follow-up list --batch ${safeLine(batchId)}`;
-  if (stillRunning === undefined) return `some may still run${list}`;
-  return `${stillRunning} ${stillRunning === 1 ? 'follow-up' : 'follow-ups'} still running${stillRunning > 0 ? list : ''}`;
-}
-
-function holdText(batchId: string, { at, reason }: BatchHold, now: Date): string {
-  const [id, since] = [safeLine(batchId), clock(at, now)];
-  return `since ${since}: ${safeLine(reason)}; follow-up batch continue ${id}, or follow-up batch cancel ${id}`;
 }
 
 /** The workflow id is what other commands accept, and identifies the item. */
 function failureLines({ failed, errors }: Pick<Counts, 'failed' | 'errors'>, failures: readonly BatchItem[]): string[] {
   const lines = failures.map(({ workflowId, error }) => {
     const reason = error ? `${error.type}: ${error.message} (delivered: ${error.delivered})` : 'the agent job failed';
-    return `${safeLine(workflowId)}  ${safeLine(reason)}`;
+    return `${workflowId}  ${safeLine(reason)}`;
   });
   return listed(lines, failed + errors, 'failures');
 }
@@ -373,7 +316,6 @@ function failureLines({ failed, errors }: Pick<Counts, 'failed' | 'errors'>, fai
 function listed(lines: readonly string[], total: number, what: string): string[] {
   const shown = lines.slice(0, SHOWN).map((line) => `  ${line}`);
   const more = total - shown.length;
-  return more > 0
-    ? [...shown, `  and ${Number.isFinite(more) ? `${more} ` : ''}more ${what}; --json has them all`]
-    : shown;
+  if (more > 0) shown.push(`  and ${Number.isFinite(more) ? `${more} ` : ''}more ${what}; --json has them all`);
+  return shown;
 }

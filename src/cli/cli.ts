@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import type { Readable, Writable } from 'node:stream';
 import { type Environment, processEnvironment } from '../config/settings-reader.js';
 import { maskSecrets } from '../secrets.js';
-import { plainText, safeJson } from '../terminal-text.js';
+import { plainText, safeJson, safeLine } from '../terminal-text.js';
 
 /** Exit codes of the command line. */
 export const ExitCode = {
@@ -28,23 +28,6 @@ export class UsageError extends Error {
   override readonly name = 'UsageError';
   readonly type = 'Usage';
   readonly exitCode = ExitCode.usage;
-}
-
-/** Temporal became unreachable during a start: it may have taken effect, and the same id makes another try safe. */
-export class StartUnknownError extends Error {
-  override readonly name = 'StartUnknownError';
-  readonly type = 'TemporalUnreachable';
-  readonly exitCode = ExitCode.unreachable;
-  readonly delivered = 'unknown';
-
-  /** @param again the command for another try, such as `the same command` */
-  constructor(
-    cause: Error,
-    readonly workflowId: string,
-    again: string,
-  ) {
-    super(`${cause.message}; if ${workflowId} was started, it continues, and ${again} finds it`, { cause });
-  }
 }
 
 /** Ended by Ctrl-C, SIGTERM or SIGHUP. */
@@ -121,6 +104,18 @@ function commandName(): string {
   return isCheckout || processEnvironment()['npm_command'] === 'exec' ? 'npx follow-up' : 'follow-up';
 }
 
+/** How a list is written. */
+interface ListView<T> {
+  /** Headings of the columns, and their widths. */
+  columns: Record<string, number>;
+  /** The cells of an item. */
+  row: (item: T) => readonly string[];
+  /** Said instead of an empty list. */
+  none: string;
+  /** @default the item itself */
+  document?: (item: T) => unknown;
+}
+
 /**
  * The output of a command: data to stdout, as text or, with `--json`, as JSON; everything else to stderr. Control
  * characters and secrets never get through. Commands in texts, such as `follow-up doctor`, are written the way the
@@ -132,6 +127,8 @@ export class Output {
   readonly #command: string;
   /** Names of the commands that may occur in texts. */
   commandNames: readonly string[] = [];
+  /** What a live display shows at present. Notes go above it. */
+  frame?: { erase(): void; draw(): void } | undefined;
 
   constructor(
     { stdout, stderr, command = 'follow-up' }: Pick<CliIo, 'stdout' | 'stderr' | 'command'>,
@@ -152,9 +149,28 @@ export class Output {
     this.stdout.write(`${mask(this.json ? safeJson(value) : plainText(this.hint(text)))}\n`);
   }
 
+  /** Writes a list: a table, or with `--json` a document per item. */
+  async list<T>(
+    items: AsyncIterable<T> | Iterable<T>,
+    { columns, row, none, document = (item) => item }: ListView<T>,
+  ): Promise<void> {
+    const widths = Object.values(columns);
+    const line = (cells: readonly string[]) =>
+      cells.map((cell, at) => safeLine(cell).padEnd(widths[at] ?? 0)).join('  ');
+    let isEmpty = true;
+    for await (const item of items) {
+      if (isEmpty && !this.json) this.data(undefined, line(Object.keys(columns)).trimEnd());
+      this.data(document(item), line(row(item)).trimEnd());
+      isEmpty = false;
+    }
+    if (isEmpty) this.note(none);
+  }
+
   /** Writes a line for people: progress, hints, warnings. */
   note(text: string): void {
+    this.frame?.erase();
     this.stderr.write(`${maskSecrets(plainText(this.hint(text)))}\n`);
+    this.frame?.draw();
   }
 
   /** The text with its commands written the way the command line was called. */

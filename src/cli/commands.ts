@@ -18,17 +18,19 @@ type Run = (cli: Cli, ...args: never[]) => Promise<ExitCode | void>;
  * any schema.
  */
 export function addCommands(program: Command, cli: Cli): void {
-  /** Returns what adds the commands whose code is in a module. */
+  /** Returns what adds the commands whose code is in a module: name and arguments, example, and function. */
   const adder =
-    <Code>(parent: Command, load: () => Promise<Code>, prefix = '') =>
-    (name: string, example: string, choose: (code: Code) => Run): Command =>
-      parent
-        .command(name)
-        .addHelpText('after', `\nExample:\n  $ ${example.replace('%', `follow-up ${prefix}${name}`)}`)
+    <Code>(parent: Command, load: () => Promise<Code>) =>
+    (words: string, example: string, choose: (code: Code) => Run): Command => {
+      const command = parent.command(words);
+      const name = parent === program ? command.name() : `${parent.name()} ${command.name()}`;
+      return command
+        .addHelpText('after', `\nExample:\n  $ ${example.replace('%', `follow-up ${name}`)}`)
         .action(async (...args: unknown[]) => {
           const run = choose(await load());
           cli.exitCode = (await run(cli, ...(args as never[]))) ?? ExitCode.ok;
         });
+    };
 
   const dev = adder(program, () => import('./dev.js'));
   dev('dev', '% --exit', (code) => code.runDev)
@@ -46,19 +48,17 @@ export function addCommands(program: Command, cli: Cli): void {
   );
 
   const followUp = adder(program, () => import('./follow-up.js'));
-  const send = followUp('send', SEND_EXAMPLE, (code) => code.send)
-    .description('send a message to an agent job and wait for its pull request')
-    .argument('<project>', 'project id')
-    .argument('<job>', 'job id')
-    .argument('[-]', 'read the message from stdin');
+  const send = followUp('send <project> <job> [-]', SEND_EXAMPLE, (code) => code.send).description(
+    'send a message to an agent job and wait for its pull request',
+  );
   addPromptOptions(send).option(
     '-k, --key <key>',
     'unique within the job; the same key never sends a second message (default: random)',
   );
   addSettingOptions(send, 'interactive').option('--no-wait', 'start it and print its workflow id, without waiting');
-  followUp('status', `% ${EXAMPLE_ID}`, (code) => code.showStatus)
-    .description('show a follow-up: state, position in the queue, job, next poll, last error, result')
-    .argument('<workflowId>', ID_HELP);
+  followUp('status <workflowId>', `% ${EXAMPLE_ID}`, (code) => code.showStatus).description(
+    'show a follow-up: state, position in the queue, job, next poll, last error, result',
+  );
   followUp('list', '% --project my-project --state waiting-for-budget', (code) => code.listFollowUps)
     .description('list follow-ups, newest first')
     .option('--project <project>', 'only follow-ups of this project')
@@ -67,21 +67,18 @@ export function addCommands(program: Command, cli: Cli): void {
     .option('--since <time>', 'only follow-ups started since then: 24h, or 2026-11-22T08:00:00Z')
     .addOption(choice('--state <state>', 'only follow-ups in this state', followUpStates))
     .option('--batch <batch>', 'only follow-ups of this batch');
-  followUp('cancel', `% ${EXAMPLE_ID}`, (code) => code.cancel)
-    .description('cancel a follow-up: before the send nothing is sent; after it the agent job continues')
-    .argument('<workflowId>', ID_HELP);
-  followUp('poll-now', `% ${EXAMPLE_ID}`, (code) => code.pollNow)
-    .description('poll the job of a follow-up now')
-    .argument('<workflowId>', ID_HELP);
-  const word = new Argument('<word>', 'notSent sends the message again');
-  word.argChoices = [...resolveWords];
-  followUp('resolve', `% ${EXAMPLE_ID} sent`, (code) => code.resolve)
+  followUp('cancel <workflowId>', `% ${EXAMPLE_ID}`, (code) => code.cancel).description(
+    'cancel a follow-up: before the send nothing is sent; after it the agent job continues',
+  );
+  followUp('poll-now <workflowId>', `% ${EXAMPLE_ID}`, (code) => code.pollNow).description(
+    'poll the job of a follow-up now',
+  );
+  followUp('resolve <workflowId>', `% ${EXAMPLE_ID} sent`, (code) => code.resolve)
     .description('tell a reconciling follow-up whether its message was delivered')
-    .argument('<workflowId>', ID_HELP)
-    .addArgument(word);
+    .addArgument(new Argument('<word>', 'notSent sends the message again').choices(resolveWords));
 
   const batches = program.command('batch').description('send messages to many agent jobs, and manage these batches');
-  const batch = adder(batches, () => import('./batch.js'), 'batch ');
+  const batch = adder(batches, () => import('./batch.js'));
   const run = batch('run', `% list.jsonl --id ${EXAMPLE_BATCH} --canary 5`, (code) => code.runBatch)
     .description('send many follow-ups; the whole file is checked before anything is sent')
     .argument('[file]', 'one input as JSON per line, {"projectId":…,"jobId":…,"prompt":…}; - reads stdin')
@@ -89,27 +86,25 @@ export function addCommands(program: Command, cli: Cli): void {
     .option('--jobs <file>', 'instead of FILE: one job id per line, with --project and a prompt for all; - reads stdin')
     .option('--project <project>', 'with --jobs: the project of the jobs');
   addSettingOptions(addLimitOptions(addPromptOptions(run)), 'batch')
-    .option('--dry-run', 'check the file, show what would be sent and how long it takes at least, and send nothing')
+    .option('--dry-run', 'check the file, show what would be sent, and send nothing')
     .option('--no-wait', 'start it and print its id (--json: also those of its items), without waiting');
-  batch('status', `% ${EXAMPLE_BATCH}`, (code) => code.showBatch)
+  batch('status <batch>', `% ${EXAMPLE_BATCH}`, (code) => code.showBatch)
     .description('show a batch: counts, failures, whether it is held; with --json every item')
-    .argument('<batch>', 'batch id')
     .option('-w, --watch', 'wait until it has ended; exit code as with "batch run"');
-  batch('continue', `% ${EXAMPLE_BATCH}`, (code) => code.continueBatch)
-    .description('let a held batch go on; counts failures from 0 again')
-    .argument('<batch>', 'batch id');
-  batch('retry', `% ${EXAMPLE_BATCH} --only unknown`, (code) => code.retryBatch)
+  batch('continue <batch>', `% ${EXAMPLE_BATCH}`, (code) => code.continueBatch).description(
+    'let a held batch go on; counts failures from 0 again',
+  );
+  batch('retry <batch>', `% ${EXAMPLE_BATCH} --only unknown`, (code) => code.retryBatch)
     .description('send the failed items of an ended batch again, as a new batch')
-    .argument('<batch>', 'batch id')
     .addOption(new Option('--only <which>', ONLY_HELP).choices(retryChoices))
     .option('--yes', 'also send items that may have been delivered')
     .option('--no-wait', 'start it and print its id, without waiting');
-  batch('cancel', `% ${EXAMPLE_BATCH}`, (code) => code.cancelBatch)
-    .description('cancel a batch: nothing more is sent; sent items are reported, and their jobs continue')
-    .argument('<batch>', 'batch id');
+  batch('cancel <batch>', `% ${EXAMPLE_BATCH}`, (code) => code.cancelBatch).description(
+    'cancel a batch: nothing more is sent; sent items are reported, and their jobs continue',
+  );
 
   const schedules = program.command('schedule').description('start batches of follow-ups at set times');
-  const schedule = adder(schedules, () => import('./schedule.js'), 'schedule ');
+  const schedule = adder(schedules, () => import('./schedule.js'));
   const overlap = 'what to do if the previous firing still runs (default: skip)';
   const create = schedule('create', CREATE_EXAMPLE, (code) => code.createSchedule)
     .description('start a batch of follow-ups at set times; each firing is a batch of its own')
@@ -127,55 +122,50 @@ export function addCommands(program: Command, cli: Cli): void {
   addLimitOptions(create).addHelpText('after', CREATE_HELP);
   schedule('list', '% --json', (code) => code.listSchedules).description('list schedules with their next firing');
   for (const name of Object.keys(scheduleOrders) as (keyof typeof scheduleOrders)[]) {
-    const command = schedule(name, '% nightly', (code) => code.orders[name])
-      .description(scheduleOrders[name])
-      .argument('<schedule>', 'as "follow-up schedule list" prints it');
+    const command = schedule(`${name} <schedule>`, '% nightly', (code) => code.orders[name]).description(
+      scheduleOrders[name],
+    );
     if (name === 'pause') command.option('--note <reason>', 'shown instead of its own note until it is resumed');
   }
 
   const budgets = program.command('budget').description('show, change, pause and restore the budget of a project');
-  const budget = adder(budgets, () => import('./budget.js'), 'budget ');
+  const budget = adder(budgets, () => import('./budget.js'));
   budget('list', '% --json', (code) => code.listBudgets).description(
     'list the running budgets of all projects: slots, queue and pauses of those in use',
   );
-  budget('show', '% my-project --watch', (code) => code.showBudget)
+  budget('show <project>', '% my-project --watch', (code) => code.showBudget)
     .description('show the slots, the queue and the last sends of a project')
-    .argument('<project>', 'project id')
     .option('-w, --watch', 'keep showing it: live on a terminal, otherwise one line per change; Ctrl-C ends it');
-  budget('set', '% my-project --limit 50 --window 1h --reserve 10', (code) => code.setBudget)
+  budget('set <project>', '% my-project --limit 50 --window 1h --reserve 10', (code) => code.setBudget)
     .description('change the limit, window or reserve at once; the others stay')
-    .argument('<project>', 'project id')
     .option(
       '--limit <n>',
       'messages per window, 0 to 10000; above a lower limit, nothing is sent until slots have ended',
     )
     .option('--window <duration>', 'length of the rolling window, 1s to 365d')
     .option('--reserve <n>', 'slots that the batch lane leaves free, below the limit');
-  budget('take', '% my-project --count 3 --key deploy-bot-42', (code) => code.takeSlots)
+  budget('take <project>', '% my-project --count 3 --key deploy-bot-42', (code) => code.takeSlots)
     .description('count slots as used, for messages that something else sends: all of them or none')
-    .argument('<project>', 'project id')
     .option('--count <n>', 'how many slots (default: 1)')
     .option('--key <key>', 'the same key takes slots only once (default: random)')
     .addHelpText(
       'after',
       '\nThe exit code is 1 if they are not taken. The output says when they can be,\nif that is known.',
     );
-  budget('pause', '% my-project --for 30m --note "release freeze"', (code) => code.pauseBudget)
+  budget('pause <project>', '% my-project --for 30m --note "release freeze"', (code) => code.pauseBudget)
     .description('stop sending; running sends finish, and the queue is kept')
-    .argument('<project>', 'project id')
     .option('--for <duration>', 'resume automatically after this time (default: wait for "budget resume")')
     .option('--note <text>', 'shown with the pause, at most 200 characters');
-  budget('resume', '% my-project', (code) => code.resumeBudget)
-    .description('end a pause; if the service caused it, the next follow-up tries at once')
-    .argument('<project>', 'project id');
-  budget('audit', '% my-project --json', (code) => code.auditBudget)
-    .description('list the latest sends, newest first: when each was granted and settled, and its outcome')
-    .argument('<project>', 'project id');
-  budget('restore', '% my-project', (code) => code.restoreBudget)
+  budget('resume <project>', '% my-project', (code) => code.resumeBudget).description(
+    'end a pause; if the service caused it, the next follow-up tries at once',
+  );
+  budget('audit <project>', '% my-project --json', (code) => code.auditBudget).description(
+    'list the latest sends, newest first: when each was granted and settled, and its outcome',
+  );
+  budget('restore <project>', '% my-project', (code) => code.restoreBudget)
     .description(
       'start a stopped budget again, or one whose tasks fail; it counts for itself what was sent, and waiting follow-ups continue',
     )
-    .argument('<project>', 'project id')
     .option('--assume-full', 'also count every slot that is left as used, so that nothing is sent for one window');
 
   const setup = adder(program, () => import('./setup.js'));
@@ -192,7 +182,7 @@ export function addCommands(program: Command, cli: Cli): void {
     .description('run a simulated agent job service; ids such as fail-1, slow-1, missing-1 decide how a job behaves')
     .option('--host <address>', 'address to listen on (default: 127.0.0.1)')
     .option('--port <port>', 'port to listen on; 0 takes any free one (default: 8080)')
-    .option('--limit <messages>', 'messages per project and window (default: 100)')
+    .option('--limit <n>', 'messages per project and window (default: 100)')
     .option('--window <duration>', 'window of the limit (default: 1h)')
     .option('--turn <duration>', 'how long the agent works on a message (default: 4s)')
     .option('--seed <number>', 'seed of all randomness (default: 1)')
@@ -200,7 +190,7 @@ export function addCommands(program: Command, cli: Cli): void {
     .option('--ledger-file <file>', 'append every message request to this file, one JSON per line')
     .option('--options <file>', 'JSON file with more options of the simulator; they override the others');
 
-  addJsonOption(program);
+  finish(program);
   program
     .command('completion')
     .description('print a script that lets the shell complete commands, options and their values')
@@ -217,7 +207,6 @@ const WORKER_EXAMPLE = `AGENT_JOBS_BASE_URL=https://api.example.com \\
 const SEND_EXAMPLE = '% my-project job-42 \\\n      --prompt "Add tests for the parser." --key parser-tests';
 const CREATE_EXAMPLE = '% nightly jobs.jsonl \\\n      --cron "0 4 * * MON-FRI" --time-zone Europe/Berlin';
 const EXAMPLE_ID = 'follow-up/my-project/job-42/parser-tests';
-const ID_HELP = 'as "follow-up send" and "follow-up list" print it';
 const EXAMPLE_BATCH = 'nightly-2026-11-21';
 const ONLY_HELP =
   'failed: the agent job failed, or nothing was delivered; unknown: nobody can tell whether the message was delivered, so it may be delivered twice (default: both)';
@@ -245,10 +234,27 @@ const scheduleOrders = {
   delete: 'delete a schedule; running batches continue',
 };
 
-/** To every command that is no group of commands. */
-function addJsonOption(command: Command): void {
-  command.commands.forEach(addJsonOption);
+/** What the arguments of several commands are. */
+const ARGUMENTS: Record<string, string> = {
+  project: 'project id',
+  job: 'job id',
+  '-': 'read the message from stdin',
+  workflowId: 'as "follow-up send" and "follow-up list" print it',
+  batch: 'batch id',
+  schedule: 'as "follow-up schedule list" prints it',
+};
+
+/**
+ * Gives every command `--json`, and its arguments their descriptions. Digits become numbers; any other text stays, to be
+ * checked with all other fields.
+ */
+function finish(command: Command): void {
+  command.commands.forEach(finish);
   if (command.commands.length > 0) return;
+  for (const argument of command.registeredArguments) argument.description ||= ARGUMENTS[argument.name()] ?? '';
+  for (const option of command.options.filter(({ flags }) => /<(n|number|duration|port)>$/.test(flags))) {
+    option.argParser((text) => (/^\d+(\.\d+)?$/.test(text) ? Number(text) : text));
+  }
   command.option('--json', 'print one JSON document (lists: one per line) on stdout, everything else on stderr');
 }
 

@@ -1,24 +1,26 @@
 import { once } from 'node:events';
+import { z } from 'zod';
 import { TypedSearchAttributes } from '@temporalio/common';
 import { InvalidInputError, parseStartInput, type StartInput } from '../client/index.js';
 import { type Environment, loadConfig, loadTemporalConfig } from '../config/index.js';
 import { defined } from '../contract/defined.js';
-import { type FollowUpResult, type InputIssue, SearchAttribute } from '../contract/index.js';
+import { type FollowUpResult, SearchAttribute } from '../contract/index.js';
 import { type DevServer, isPortFree, type OnProgress, startDevServer, USUAL_PORTS } from '../dev-server/index.js';
 import { safeLine } from '../terminal-text.js';
 import { reportOf } from './errors.js';
-import { type Cli, ExitCode, interruptible, UsageError } from './cli.js';
-import { awaitFollowUp } from './follow-up.js';
-import { type ProgressRow, showProgress } from './progress.js';
+import { type Cli, ExitCode, interruptible, isLive, UsageError } from './cli.js';
+import { progressRow } from './follow-up.js';
+import { showProgress, showRow } from './progress.js';
 import { withTemporal } from './session.js';
+import { rowsOf } from './text.js';
 
 interface DevOptions {
   exit?: boolean;
   project?: string;
   job?: string;
   prompt?: string;
-  port?: string;
-  uiPort?: string;
+  port?: unknown;
+  uiPort?: unknown;
 }
 
 /** The running parts of `follow-up dev`. */
@@ -42,8 +44,8 @@ type Closers = (() => Promise<unknown>)[];
 /** `follow-up dev` */
 export async function runDev(cli: Cli, options: DevOptions): Promise<ExitCode> {
   const own = ownFollowUp(options);
-  const ports = parsePorts(options);
-  if (Object.keys(ports).length > 0 && isTemporalConfigured(cli.env)) {
+  const ports = InvalidInputError.check(portsSchema, options);
+  if (Object.values(ports).some((port) => port !== undefined) && isTemporalConfigured(cli.env)) {
     throw new UsageError('--port and --ui-port are for a server that dev starts, and the settings name another');
   }
   return interruptible(cli, async (signal) => {
@@ -74,18 +76,11 @@ export async function runDev(cli: Cli, options: DevOptions): Promise<ExitCode> {
 
 /** Shows the progress of the start, and what other terminals need to find Temporal. */
 async function showStart({ output }: Cli, start: (say: OnProgress) => Promise<DevStack>): Promise<DevStack> {
-  let started: Promise<DevStack> | undefined;
-  const work: ProgressRow['work'] = async (report) => {
-    started = start((headline) => report({ headline, timing: '' }));
-    // The caller reports its error.
-    return started.then(
-      ({ uiUrl }) => (uiUrl === undefined ? 'ready' : `ready, Temporal UI at ${uiUrl}`),
-      () => 'not started',
-    );
-  };
-  await showProgress(output, [{ label: 'stack', work }]);
-  if (!started) throw new Error('the progress view ran nothing');
-  const stack = await started;
+  const stack = await showRow(output, {
+    label: 'stack',
+    work: (report) => start((headline) => report({ headline, timing: '' })),
+    summarise: ({ uiUrl }) => (uiUrl === undefined ? 'ready' : `ready, Temporal UI at ${uiUrl}`),
+  });
   const { address, uiUrl } = stack;
   if (uiUrl !== undefined && !address.endsWith(`:${USUAL_PORTS.port}`)) {
     output.note(`Temporal is not at its usual port ${USUAL_PORTS.port}; in other terminals first run:`);
@@ -107,7 +102,7 @@ const SIMULATED_TURN = { minMs: 1_000, maxMs: 2_500 };
  */
 async function startStack(
   cli: Cli,
-  ports: { port?: number; uiPort?: number },
+  ports: z.infer<typeof portsSchema>,
   closers: Closers,
   say: OnProgress,
   signal: AbortSignal,
@@ -140,7 +135,7 @@ async function startStack(
     };
   }
   if (cli.bundled) say('bundling the workflows');
-  const [{ startWorker }, { createLogger }] = await modules;
+  const [{ startWorker }, { createLogger, prettyLine }] = await modules;
   signal.throwIfAborted();
   say('starting the worker');
   // It logs less than a worker of its own, and takes any status port.
@@ -149,7 +144,11 @@ async function startStack(
   const { status, temporal } = config;
   if (status && !isSet(env, 'FOLLOW_UP_STATUS_ADDRESS') && !(await isPortFree(status.port, status.host)))
     status.port = 0;
-  const worker = await startWorker({ config, logger: createLogger(config.logging), signal });
+  // Its lines go above the live display.
+  const write = (line: string) =>
+    cli.output.note((config.logging.format === 'json' ? line : prettyLine(line)).trimEnd());
+  const logger = createLogger(config.logging, isLive(cli.output.stderr) ? { write } : undefined);
+  const worker = await startWorker({ config, logger, signal });
   closers.push(() => worker.shutdown());
   const failed = new Promise<never>((_resolve, reject) => {
     void server?.exited.then(() => reject(new Error(`the Temporal dev server has ended: ${server.lastOutput()}`)));
@@ -175,19 +174,9 @@ function without(env: Environment, prefix: string): Environment {
   return Object.fromEntries(Object.entries(env).filter(([name]) => !name.startsWith(prefix)));
 }
 
-/** @throws InvalidInputError naming every bad port */
-function parsePorts(options: DevOptions): { port?: number; uiPort?: number } {
-  const issues: InputIssue[] = [];
-  const parse = (field: string, text: string | undefined) => {
-    const isPort = text !== undefined && /^\d{1,5}$/.test(text) && Number(text) >= 1 && Number(text) <= 65_535;
-    if (isPort || text === undefined) return isPort ? Number(text) : undefined;
-    issues.push({ field, message: `must be a port from 1 to 65535 (given ${JSON.stringify(text)})` });
-    return undefined;
-  };
-  const ports = defined({ port: parse('port', options.port), uiPort: parse('ui-port', options.uiPort) });
-  if (issues.length > 0) throw new InvalidInputError(issues);
-  return ports;
-}
+const PORT_RULE = 'must be a port from 1 to 65535';
+const portSchema = z.int(PORT_RULE).min(1, PORT_RULE).max(65_535, PORT_RULE).optional();
+const portsSchema = z.object({ port: portSchema, uiPort: portSchema });
 
 /** The follow-up that the options describe, if any. */
 function ownFollowUp({ project, job, prompt }: DevOptions): StartInput | undefined {
@@ -220,33 +209,32 @@ interface DevFollowUp {
 async function sendAll(cli: Cli, stack: DevStack, inputs: StartInput[], signal: AbortSignal): Promise<DevFollowUp[]> {
   return withTemporal({ env: stack.env, output: cli.output }, async ({ followUps, config }) => {
     const started = await Promise.all(inputs.map((input) => followUps.start(input)));
-    const awaited = started.map((followUp) => ({
-      workflowId: followUp.workflowId,
-      ...awaitFollowUp(followUp.workflowId.split('/').slice(1, 3).join('/'), followUp, signal),
-    }));
-    const rows = awaited.map(({ row }) => row);
-    await showProgress(cli.output, rows);
-    return awaited.map(({ workflowId, outcome }) => {
+    const rows = started.map((followUp) => progressRow(followUp, signal));
+    const ended = await showProgress(cli.output, rows);
+    return ended.map((end, index) => {
+      const workflowId = started[index]?.workflowId ?? '';
       const page = `namespaces/${encodeURIComponent(config.namespace)}/workflows/${encodeURIComponent(workflowId)}`;
-      const base = { workflowId, ...(stack.uiUrl !== undefined && { uiUrl: `${stack.uiUrl}/${page}` }) };
-      try {
-        return { ...base, result: outcome() };
-      } catch (error) {
-        return { ...base, error: reportOf(error).report };
-      }
+      return {
+        workflowId,
+        ...(stack.uiUrl !== undefined && { uiUrl: `${stack.uiUrl}/${page}` }),
+        ...(end.status === 'fulfilled' ? { result: end.value } : { error: reportOf(end.reason).report }),
+      };
     });
   });
 }
 
 function report({ output }: Cli, stack: DevStack, followUps: DevFollowUp[]): void {
   const { address, namespace, uiUrl, simulatorUrl, statusUrl } = stack;
-  const lines = followUps.map(({ workflowId, result, error }) => {
-    const end = result ? `${result.status.padEnd(9)}  ${safeLine(result.prLink ?? 'no pull request')}` : '';
-    return `${end}${error ? `${error.type}: ${safeLine(error.message)}` : ''}  ${workflowId}`;
+  const ends = followUps.map(({ workflowId, result, error }) => {
+    const end = error ? `${error.type}: ${error.message}` : `${result?.status}  ${result?.prLink ?? 'no pull request'}`;
+    return `${safeLine(end)}  ${workflowId}`;
   });
-  lines.push(`Temporal   ${address}, namespace ${namespace}`);
-  if (uiUrl !== undefined) lines.push(`Temporal UI  ${uiUrl}`);
-  if (simulatorUrl !== undefined) lines.push(`simulator  ${simulatorUrl}`);
-  if (statusUrl !== undefined) lines.push(`worker     ${statusUrl}/metrics`);
-  output.data({ temporal: { address, namespace, uiUrl }, simulatorUrl, statusUrl, followUps }, lines.join('\n'));
+  const addresses = rowsOf([
+    ['Temporal', `${address}, namespace ${namespace}`],
+    ['Temporal UI', uiUrl],
+    ['simulator', simulatorUrl],
+    ['worker', statusUrl && `${statusUrl}/metrics`],
+  ]);
+  const text = [...ends, ...addresses].join('\n');
+  output.data({ temporal: { address, namespace, uiUrl }, simulatorUrl, statusUrl, followUps }, text);
 }

@@ -45,10 +45,6 @@ function buildProgram(cli: Cli): Command {
     .configureOutput({
       writeOut: (text) => void stdout.write(text),
       writeErr: (text) => void stderr.write(text),
-      getOutHelpWidth: () => helpWidth(stdout),
-      getErrHelpWidth: () => helpWidth(stderr),
-      getOutHasColors: () => false,
-      getErrHasColors: () => false,
       // The catch block reports it once, with its type, and as JSON if wanted.
       outputError: () => undefined,
     })
@@ -73,11 +69,6 @@ Exit codes:
   1  any other error                 5    Temporal cannot be reached
   2  wrong usage, input or setting   130  interrupted; the follow-up continues
   3  the agent job failed`;
-
-/** The width of a terminal; otherwise commander's 80 columns. */
-function helpWidth({ isTTY, columns }: { isTTY?: boolean; columns?: number }): number {
-  return isTTY === true && columns ? columns : 80;
-}
 
 /**
  * `follow-up list | head` closes our stdout early; that is no error of ours. What stderr does not take is dropped, and a

@@ -1,79 +1,36 @@
 import { createReadStream } from 'node:fs';
-import type { Readable } from 'node:stream';
 import { defined } from '../contract/defined.js';
+import { followUpDefaultsSchema } from '../contract/follow-up-input.js';
 import { MAX_PROMPT_BYTES } from '../contract/index.js';
 import { decodeUtf8, NotUtf8Error } from '../text-file.js';
 import { type CliIo, UsageError } from './cli.js';
 
-/** The options for the limits of a batch. */
-export interface LimitOptions {
-  maxOpen?: string;
-  canary?: string;
-  maxFailures?: string;
-  allowDuplicates?: boolean;
+/** The options with these names that were given. */
+export function pick(options: object, names: readonly string[]): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(options).filter(([name]) => names.includes(name)));
 }
 
-/** The fields of a batch's input from the options, unchecked. */
-export function toLimits({ maxOpen, canary, maxFailures }: LimitOptions): Record<string, unknown> {
-  return defined({ maxOpen: number(maxOpen), canary: number(canary), maxFailures: number(maxFailures) });
+/** The limits of a batch from the options, unchecked. */
+export function toLimits(options: object): Record<string, unknown> {
+  return pick(options, ['maxOpen', 'canary', 'maxFailures']);
 }
 
-/** The options for the settings of a follow-up. */
-export interface SettingOptions {
-  lane?: string;
-  onUnknownDelivery?: string;
-  whenActive?: string;
-  pollInitialInterval?: string;
-  pollMaxInterval?: string;
-  pollBackoffCoefficient?: string;
-  settleTime?: string;
-  prLinkGrace?: string;
-  jobTimeout?: string;
-  budgetWaitTimeout?: string;
-}
-
-/** The settings from the options, unchecked. */
-export function toSettings(options: SettingOptions): Record<string, unknown> {
-  const { pollInitialInterval, pollMaxInterval, pollBackoffCoefficient } = options;
+/** The settings of a follow-up from the options, unchecked. */
+export function toSettings(options: object): Record<string, unknown> {
+  const { pollInitialInterval, pollMaxInterval, pollBackoffCoefficient } = options as Record<string, unknown>;
   const poll = defined({
-    initialInterval: duration(pollInitialInterval),
-    maxInterval: duration(pollMaxInterval),
-    backoffCoefficient: number(pollBackoffCoefficient),
+    initialInterval: pollInitialInterval,
+    maxInterval: pollMaxInterval,
+    backoffCoefficient: pollBackoffCoefficient,
   });
-  return defined({
-    lane: options.lane,
-    onUnknownDelivery: options.onUnknownDelivery,
-    whenActive: options.whenActive,
-    poll: Object.keys(poll).length > 0 ? poll : undefined,
-    settleTime: duration(options.settleTime),
-    prLinkGrace: duration(options.prLinkGrace),
-    jobTimeout: duration(options.jobTimeout),
-    budgetWaitTimeout: duration(options.budgetWaitTimeout),
-  });
-}
-
-/** Turns digits into milliseconds. Returns any other text unchanged, to be checked with the other fields. */
-export function duration(text: string | undefined): string | number | undefined {
-  return text !== undefined && /^\d+$/.test(text) ? Number(text) : text;
-}
-
-/** Turns digits, with or without a fraction, into a number. Returns any other text unchanged. */
-export function number(text: string | undefined): string | number | undefined {
-  return text !== undefined && /^\d+(\.\d+)?$/.test(text) ? Number(text) : text;
+  const settings = pick(options, Object.keys(followUpDefaultsSchema.shape));
+  return { ...settings, ...(Object.keys(poll).length > 0 && { poll }) };
 }
 
 /** A source of bytes, with its name for messages. */
 export interface ByteSource {
   name: string;
   chunks: AsyncIterable<unknown> | Iterable<unknown>;
-}
-
-/** The requested source of the prompt; `-` always means stdin. */
-export interface PromptSource {
-  prompt?: string;
-  promptFile?: string;
-  /** A lone `-` after the other arguments. */
-  dash?: string;
 }
 
 /**
@@ -83,36 +40,52 @@ export interface PromptSource {
  */
 export function openSource(what: string, file: string, io: Pick<CliIo, 'stdin'>): ByteSource {
   const name = file === '-' ? 'stdin' : file;
-  return {
-    name,
-    chunks: reading(`${what}: cannot read ${name}`, () => (file === '-' ? io.stdin : createReadStream(file))),
-  };
-}
-
-async function* reading(failure: string, open: () => Readable): AsyncGenerator<unknown, void, undefined> {
-  try {
-    yield* open();
-  } catch (error) {
-    const reason = error instanceof Error && 'code' in error ? String(error.code) : String(error);
-    throw new UsageError(`${failure}: ${reason}`);
+  async function* read() {
+    try {
+      yield* file === '-' ? io.stdin : createReadStream(file);
+    } catch (error) {
+      const reason = error instanceof Error && 'code' in error ? String(error.code) : String(error);
+      throw new UsageError(`${what}: cannot read ${name}: ${reason}`);
+    }
   }
+  return { name, chunks: read() };
 }
 
 /**
- * Reads a source to its end.
+ * The whole text of a file, or of stdin for `-`.
  *
- * @returns `undefined` if it has more than `maxBytes`; then it is not read to its end
+ * @param what begins the error message
+ * @throws UsageError if it cannot be read, is longer than `maxBytes`, or is not UTF-8
  */
-export async function readBytes({ chunks }: ByteSource, maxBytes: number): Promise<Buffer | undefined> {
+export async function readText(
+  what: string,
+  file: string,
+  io: Pick<CliIo, 'stdin'>,
+  maxBytes: number,
+): Promise<string> {
+  const { name, chunks } = openSource(what, file, io);
   const read: Buffer[] = [];
   let length = 0;
   for await (const chunk of chunks) {
     const bytes = Buffer.from(chunk as Uint8Array);
     read.push(bytes);
     length += bytes.length;
-    if (length > maxBytes) return undefined;
+    if (length > maxBytes) throw new UsageError(`${what}: ${name} must be at most ${maxBytes} bytes of UTF-8`);
   }
-  return Buffer.concat(read);
+  try {
+    return decodeUtf8(Buffer.concat(read));
+  } catch (error) {
+    if (error instanceof NotUtf8Error) throw new UsageError(`${what}: ${name} is ${error.message}`);
+    throw error;
+  }
+}
+
+/** The requested source of the prompt; `-` always means stdin. */
+export interface PromptSource {
+  prompt?: string;
+  promptFile?: string;
+  /** A lone `-` after the other arguments. */
+  dash?: string | undefined;
 }
 
 /**
@@ -131,14 +104,5 @@ export async function readPrompt(
     throw new UsageError('give the prompt once: with --prompt, --prompt-file or -');
   }
   const file = promptFile ?? (prompt === '-' ? '-' : dash);
-  if (file === undefined) return prompt;
-  const source = openSource('prompt', file, io);
-  const bytes = await readBytes(source, MAX_PROMPT_BYTES);
-  if (!bytes) throw new UsageError(`prompt: must be at most ${MAX_PROMPT_BYTES} bytes of UTF-8`);
-  try {
-    return decodeUtf8(bytes);
-  } catch (error) {
-    if (error instanceof NotUtf8Error) throw new UsageError(`prompt: ${source.name} is ${error.message}`);
-    throw error;
-  }
+  return file === undefined ? prompt : readText('prompt', file, io, MAX_PROMPT_BYTES);
 }

@@ -11,21 +11,26 @@ export interface ProgressText {
 }
 
 /** A row of the progress display. */
-export interface ProgressRow {
+export interface ProgressRow<T> {
   label: string;
-  /** Does the work; the resolved text is the row's last line, and a rejection is shown as a failure. */
-  work: (report: (progress: ProgressText) => void) => Promise<string>;
+  work: (report: (progress: ProgressText) => void) => Promise<T>;
+  /** The row's last line. A row whose work fails shows the error. */
+  summarise: (result: T) => string;
 }
 
 /**
- * Runs all rows at once and shows their progress on stderr: live on a terminal, otherwise a line per change.
- * Never rejects: the rows keep their own outcomes.
+ * Runs the work of all rows at once and shows its progress on stderr: live on a terminal, otherwise a line per change.
+ *
+ * @returns how each ended
  */
-export async function showProgress(output: Output, rows: readonly ProgressRow[]): Promise<void> {
+export async function showProgress<T>(
+  output: Output,
+  rows: readonly ProgressRow<T>[],
+): Promise<PromiseSettledResult<T>[]> {
   const { stderr } = output;
   const draw = isLive(stderr) ? drawOn(output, stderr) : undefined;
   const lines = rows.map(({ label }) => [`- ${label}`]);
-  const show = async ({ label, work }: ProgressRow, index: number) => {
+  const show = async ({ label, work, summarise }: ProgressRow<T>, index: number) => {
     let shown: string | undefined;
     const say = (headline: string, timing = '', mark = '-') => {
       if (draw) {
@@ -36,12 +41,24 @@ export async function showProgress(output: Output, rows: readonly ProgressRow[])
       shown = headline;
     };
     try {
-      say(await work(({ headline, timing }) => say(headline, timing)), '', '✔');
+      const result = await work(({ headline, timing }) => say(headline, timing));
+      say(summarise(result), '', '✔');
+      return result;
     } catch (error) {
       say(error instanceof Error ? error.message : String(error), '', '✖');
+      throw error;
     }
   };
-  await Promise.all(rows.map(show));
+  const ended = await Promise.allSettled(rows.map(show));
+  output.frame = undefined;
+  return ended;
+}
+
+/** Shows a single row. Returns or throws what its work does. */
+export async function showRow<T>(output: Output, row: ProgressRow<T>): Promise<T> {
+  const [ended] = await showProgress(output, [row]);
+  if (ended?.status === 'fulfilled') return ended.value;
+  throw ended?.reason;
 }
 
 /** Shows the latest update on a terminal, redrawn in place, until the updates end. */
@@ -53,6 +70,7 @@ export async function showLive<T>(
 ): Promise<void> {
   const draw = drawOn(output, terminal);
   for await (const update of updates) draw(describe(update).split('\n'));
+  output.frame = undefined;
 }
 
 /**
@@ -61,16 +79,25 @@ export async function showLive<T>(
  */
 function drawOn(output: Output, terminal: NodeJS.WriteStream): (lines: readonly string[]) => void {
   let [shown, height] = ['', 0];
-  return (lines) => {
+  let latest: readonly string[] = [];
+  const up = () => (height > 0 ? `\u001b[${height}A` : '');
+  const draw = (lines: readonly string[]) => {
+    latest = lines;
     const fitting = fitFrame(
       lines.map((line) => maskSecrets(plainText(output.hint(line)))),
       terminal.columns || 80,
       terminal.rows,
     );
     const frame = fitting.map((line) => `${line}\u001b[K\n`).join('');
-    if (frame !== shown) terminal.write(`${height > 0 ? `\u001b[${height}A` : ''}${frame}\u001b[J`);
+    if (frame !== shown) terminal.write(`${up()}${frame}\u001b[J`);
     [shown, height] = [frame, fitting.length];
   };
+  const erase = () => {
+    terminal.write(`${up()}\u001b[J`);
+    [shown, height] = ['', 0];
+  };
+  output.frame = { erase, draw: () => draw(latest) };
+  return draw;
 }
 
 /** Lines cut to fit a terminal of that size: none wraps, and the last row stays free for the cursor. */

@@ -1,29 +1,26 @@
 import type { CreateScheduleInput, ScheduleDescription, Schedules } from '../client/index.js';
-import { defined } from '../contract/defined.js';
 import { formatDuration } from '../contract/durations.js';
-import { plainText, safeLine } from '../terminal-text.js';
-import { decodeUtf8 } from '../text-file.js';
+import { safeLine } from '../terminal-text.js';
 import { readBatchFile } from './batch-file.js';
 import { type Cli, UsageError } from './cli.js';
-import { duration, type LimitOptions, number, openSource, readBytes, toLimits } from './options.js';
+import { pick, readText, toLimits } from './options.js';
 import { withTemporal } from './session.js';
-import { rowsOf } from './text.js';
+import { counted, rowsOf } from './text.js';
 
 /** A schedule's batch has at most 256 KiB of JSON; the file may also have spaces and escapes. */
 const MAX_FILE_BYTES = 4 * 1_048_576;
 
-type CreateOptions = Record<string, string | undefined> & LimitOptions & { paused?: boolean };
+/** Options that are fields of the schedule, unchecked. */
+const SCHEDULE_OPTIONS = 'cron every offset timeZone overlap catchUpWindow limit note paused'.split(' ');
+
+interface CreateOptions {
+  allowDuplicates?: boolean;
+}
 
 /** `follow-up schedule create` */
 export async function createSchedule(cli: Cli, name: string, file: string, options: CreateOptions): Promise<void> {
-  const { cron, every, offset, timeZone, overlap, catchUpWindow, limit, note, paused } = options;
   const batch = await readBatch(cli, file, options);
-  const input: Record<string, unknown> = defined({
-    ...{ name, cron, timeZone, overlap, note, paused },
-    ...{ every: duration(every), offset: duration(offset), catchUpWindow: duration(catchUpWindow) },
-    limit: number(limit),
-    input: { ...batch, ...toLimits(options) },
-  });
+  const input = { name, ...pick(options, SCHEDULE_OPTIONS), input: { ...batch, ...toLimits(options) } };
   await withTemporal(cli, async ({ followUps: { schedules } }) => {
     await schedules.create(input as CreateScheduleInput);
     const created = await schedules.describe(name);
@@ -32,39 +29,34 @@ export async function createSchedule(cli: Cli, name: string, file: string, optio
 }
 
 /** Reads an unchecked batch: a JSON document, or one follow-up per line. */
-async function readBatch({ io }: Cli, file: string, { allowDuplicates }: LimitOptions): Promise<object> {
-  const source = openSource('schedule', file, io);
-  const bytes = await readBytes(source, MAX_FILE_BYTES);
-  if (!bytes) throw new UsageError(`schedule: ${source.name} must be at most ${MAX_FILE_BYTES} bytes`);
+async function readBatch({ io }: Cli, file: string, { allowDuplicates }: CreateOptions): Promise<object> {
+  const text = await readText('schedule', file, io, MAX_FILE_BYTES);
+  const name = file === '-' ? 'stdin' : file;
   try {
-    const document = JSON.parse(decodeUtf8(bytes)) as object;
+    const document = JSON.parse(text) as object;
     if ('items' in document || 'jobIds' in document) return document;
   } catch (error) {
-    const [firstLine = ''] = bytes.toString().trim().split('\n');
-    if (!firstLine.trimEnd().endsWith('}'))
-      throw new UsageError(`schedule: ${source.name}: not JSON: ${String(error)}`);
+    const [firstLine = ''] = text.trim().split('\n');
+    if (!firstLine.trimEnd().endsWith('}')) throw new UsageError(`schedule: ${name}: not JSON: ${String(error)}`);
     // Not one document, but lines.
   }
-  const items = await readBatchFile({ ...source, chunks: [bytes] }, { allowDuplicates });
+  const items = await readBatchFile({ name, chunks: [Buffer.from(text)] }, { allowDuplicates });
   return { items: items.map(({ input }) => input) };
 }
 
 /** `follow-up schedule list` */
 export async function listSchedules(cli: Cli): Promise<void> {
-  await withTemporal(cli, async ({ followUps: { schedules } }) => {
-    let isEmpty = true;
-    for await (const schedule of schedules.list()) {
-      const { name, paused, note = '' } = schedule;
-      const next = paused ? 'paused' : `next ${nextTimes(schedule)[0] ?? 'never'}`;
-      const cells = [name.padEnd(20), next.padEnd(34), timesText(schedule), note];
-      cli.output.data(schedule, cells.map(oneLine).join('  ').trimEnd());
-      isEmpty = false;
-    }
-    if (isEmpty) cli.output.note('no schedules found; a new one may take a second to be listed');
-  });
+  await withTemporal(cli, async ({ followUps: { schedules } }) =>
+    cli.output.list(schedules.list(), {
+      columns: { schedule: 20, next: 34, fires: 0, note: 0 },
+      row: (schedule) => {
+        const next = schedule.paused ? 'paused' : (nextTimes(schedule)[0] ?? 'never');
+        return [schedule.name, next, timesText(schedule), schedule.note ?? ''];
+      },
+      none: 'no schedules found; a new one may take a second to be listed',
+    }),
+  );
 }
-
-const oneLine = (text: string) => plainText(text.replace(/[\r\n\t]+/g, ' '));
 
 /** The commands for one schedule. They print the schedule, or that Temporal has accepted the order. */
 export const orders = {
@@ -91,17 +83,12 @@ function order(run: Order, done = {}, text = '') {
 function describeText(schedule: ScheduleDescription): string {
   const { name, paused, note, overlap, followUps, projectIds, taskQueue, counts, remainingFirings } = schedule;
   const several = (name: string, texts: readonly string[]) =>
-    texts.map((text, index) => [index ? '' : name, text] as const);
+    texts.map((text, index) => [index ? '' : name, safeLine(text)] as const);
   return rowsOf([
     ['schedule', paused ? `${name}, paused` : name],
     ['note', safeLine(note ?? '')],
     ['fires', safeLine(timesText(schedule))],
-    [
-      'batch',
-      safeLine(
-        `${followUps} ${followUps === 1 ? 'follow-up' : 'follow-ups'} of ${projectIds.join(', ')}, task queue ${taskQueue}`,
-      ),
-    ],
+    ['batch', safeLine(`${counted(followUps, 'follow-up')} of ${projectIds.join(', ')}, task queue ${taskQueue}`)],
     ['overlap', overlap],
     ['catch-up', formatDuration(schedule.catchUpWindowMs)],
     ['left', remainingFirings?.toString()],
@@ -109,9 +96,9 @@ function describeText(schedule: ScheduleDescription): string {
     ...several('next', nextTimes(schedule).slice(0, 5)),
     ...several(
       'latest',
-      schedule.recentFirings.map(({ batchId }) => safeLine(batchId)),
+      schedule.recentFirings.map(({ batchId }) => batchId),
     ),
-    ...several('running', schedule.runningBatchIds.map(safeLine)),
+    ...several('running', schedule.runningBatchIds),
   ]).join('\n');
 }
 

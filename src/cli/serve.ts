@@ -1,14 +1,12 @@
 import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
-import type { z } from 'zod';
 import { InvalidInputError } from '../client/index.js';
 import { loadConfig } from '../config/index.js';
 import { defined } from '../contract/defined.js';
-import { type InputIssue, parseDurationMs, parseInput } from '../contract/index.js';
+import { parseDurationMs } from '../contract/index.js';
 import type { SimulatorOptions } from '../simulator/index.js';
 import { decodeUtf8 } from '../text-file.js';
 import { type Cli, ExitCode, interruptible, UsageError } from './cli.js';
-import { duration } from './options.js';
 
 /** How long a process whose worker has failed may take to end by itself: Temporal's threads may keep it. */
 const EXIT_WITHIN_MS = 5_000;
@@ -39,13 +37,14 @@ export async function runWorker({ env, io, output, bundled }: Cli): Promise<void
   }, logger);
 }
 
+/** Checked as options of the simulator. */
 interface SimulatorCommandOptions {
   host?: string;
-  port?: string;
-  limit?: string;
-  window?: string;
-  turn?: string;
-  seed?: string;
+  port?: unknown;
+  limit?: unknown;
+  window?: unknown;
+  turn?: unknown;
+  seed?: unknown;
   autoCreate: boolean;
   ledgerFile?: string;
   options?: string;
@@ -55,10 +54,10 @@ interface SimulatorCommandOptions {
 export async function runSimulator(cli: Cli, options: SimulatorCommandOptions): Promise<void> {
   // A worker has no use for it.
   const { simulatorOptionsSchema, startSimulator } = await import('../simulator/index.js');
-  const settings = await toSimulatorOptions(options, simulatorOptionsSchema);
+  const settings = InvalidInputError.check<unknown>(simulatorOptionsSchema, await toSimulatorOptions(options));
   const { output } = cli;
   await interruptible(cli, async (signal) => {
-    const simulator = await startSimulator(settings);
+    const simulator = await startSimulator(settings as SimulatorOptions);
     try {
       const { baseUrl, apiKey } = simulator;
       const lines = `AGENT_JOBS_BASE_URL=${baseUrl}\nAGENT_JOBS_API_KEY=${apiKey}`;
@@ -71,40 +70,16 @@ export async function runSimulator(cli: Cli, options: SimulatorCommandOptions): 
   });
 }
 
-/** @throws InvalidInputError naming every bad option; UsageError if the file of options cannot be read */
-async function toSimulatorOptions(
-  options: SimulatorCommandOptions,
-  schema: z.ZodType<SimulatorOptions>,
-): Promise<SimulatorOptions> {
-  const { host = '127.0.0.1', autoCreate, ledgerFile } = options;
-  const issues: InputIssue[] = [];
-  const refuse = (field: string, rule: string, text: string) => {
-    issues.push({ field, message: `${rule} (given ${JSON.stringify(text)})` });
-    return 0;
+/** What is no duration stays as it is, to be named with every other bad option. */
+async function toSimulatorOptions(options: SimulatorCommandOptions): Promise<object> {
+  const { host, port = 8080, seed, autoCreate, ledgerFile, limit, window = '1h', turn = '4s' } = options;
+  const turnMs = parseDurationMs(turn);
+  return {
+    ...defined({ host, port, seed, autoCreate, ledgerFile }),
+    limiter: { kind: 'sliding', windowMs: parseDurationMs(window) ?? window, ...defined({ limit }) },
+    turn: turnMs === undefined ? turn : { minMs: Math.round(turnMs / 2), maxMs: Math.round(turnMs * 1.5) },
+    ...(options.options !== undefined && (await readJson(options.options))),
   };
-  const count = (option: string, text: string) =>
-    /^\d{1,10}$/.test(text) ? Number(text) : refuse(option, 'must be a whole number', text);
-  const ms = (option: string, text: string) =>
-    parseDurationMs(duration(text)) ?? refuse(option, 'must be a duration, such as 500ms, 90s or 1h', text);
-  const turnMs = ms('turn', options.turn ?? '4s');
-  const settings = {
-    host,
-    port: count('port', options.port ?? '8080'),
-    seed: count('seed', options.seed ?? '1'),
-    autoCreate,
-    limiter: {
-      kind: 'sliding',
-      limit: count('limit', options.limit ?? '100'),
-      windowMs: ms('window', options.window ?? '1h'),
-    },
-    turn: { minMs: Math.round(turnMs / 2), maxMs: Math.round(turnMs * 1.5) },
-    ...defined({ ledgerFile }),
-  };
-  if (issues.length > 0) throw new InvalidInputError(issues);
-  const more = options.options === undefined ? {} : await readJson(options.options);
-  const parsed = parseInput(schema, { ...settings, ...more });
-  if (!parsed.ok) throw new InvalidInputError(parsed.issues);
-  return parsed.value;
 }
 
 async function readJson(file: string): Promise<object> {

@@ -1,6 +1,6 @@
 import { InterceptingCall, type Interceptor, status } from '@grpc/grpc-js';
 import { Client, Connection, defaultGrpcRetryOptions } from '@temporalio/client';
-import { FollowUpClient } from '../client/index.js';
+import { FollowUpClient, TemporalUnreachableError } from '../client/index.js';
 import {
   describeIgnoredProxies,
   type Environment,
@@ -11,7 +11,7 @@ import {
 import { dataConverterPlugin, loadDataConverter } from '../temporal/data-converter.js';
 import { callRetries, WITHOUT_PROXY } from '../temporal/grpc.js';
 import { safeLine } from '../terminal-text.js';
-import type { Output } from './cli.js';
+import { InterruptedError, type Output } from './cli.js';
 
 /** A connection to Temporal, and the clients on it. */
 export interface TemporalSession {
@@ -89,4 +89,15 @@ function describeAbsence(address: string, details: string): string {
 export async function sayWhenUnattended({ followUps }: TemporalSession, output: Output): Promise<void> {
   const idle = await followUps.idleTaskQueue().catch(() => undefined);
   if (idle !== undefined) output.note(`no worker polls task queue ${idle}; run follow-up doctor`);
+}
+
+/**
+ * Adds what continues without the command, and how to come back to it, to an interruption and to an error because
+ * Temporal is away. During a start, Temporal may have taken the message without answering.
+ */
+export function withWayOn(error: unknown, workflowId: string, wayOn: string, isStart = false): unknown {
+  const isAway = error instanceof TemporalUnreachableError;
+  if (!isAway && !(error instanceof InterruptedError)) return error;
+  const message = `${error.message}; ${wayOn}`;
+  return Object.assign(error, { workflowId, message, ...(isAway && isStart && { delivered: 'unknown' }) });
 }

@@ -16,6 +16,11 @@ export function plainLines(markdown: string): string[] {
     .map((line) => safeLine(line.replace(/\*\*|`/g, '')));
 }
 
+/** `1 item`, `2 items` */
+export function counted(count: number, what: string): string {
+  return `${count} ${what}${count === 1 ? '' : 's'}`;
+}
+
 /** What blocks a workflow, and how to fix it. */
 export function describeTrouble({ workflowId, what, fix }: WorkflowTrouble): string {
   return `${safeLine(`${workflowId} ${what}`)}\n  -> ${safeLine(fix)}`;

@@ -51,7 +51,7 @@ const result: FollowUpBatchResult = {
 
 describe('the text of a batch', () => {
   test('counts items that are done, failed, open, waiting for budget and not started', () => {
-    expect(describeBatchProgress(status, now).headline).toBe(
+    expect(describeBatchProgress(status, now)).toBe(
       '50 of 200 done: 40 completed, 3 archived, 2 failed, 5 without a result (DeliveryUnknown 3, JobNotFound 2), ' +
         '50 open, 12 of them waiting for budget, 100 not started',
     );
@@ -65,7 +65,7 @@ describe('the text of a batch', () => {
     } as const;
     const text =
       /held +since \S+ \S+: the canary .* items; follow-up batch continue nightly, or follow-up batch cancel nightly$/m;
-    expect(describeBatchProgress({ ...status, hold }, now).headline).toMatch(text);
+    expect(describeBatchProgress({ ...status, hold }, now)).toMatch(text);
     expect(describeBatch({ ...status, hold }, [], now)).toMatch(text);
     expect(describeBatch({ ...status, hold, cutOff: 'terminated' }, [], now)).not.toMatch(text);
   });
@@ -85,7 +85,6 @@ describe('the text of a batch', () => {
     expect(text).toContain('  follow-up/demo/job-3/nightly:3  the agent job failed');
     expect(text).toContain('  follow-up/demo/job-4/nightly:4  DeliveryUnknown: it cannot be told (delivered: unknown)');
     expect(text).toContain('and 5 more failures; --json has them all');
-    expect(text).toContain('50 open, 12 of them waiting for budget, at most 50 at a time');
   });
 
   test('of an ended batch shows nothing open or left to start', () => {
@@ -110,30 +109,20 @@ test.each([
   expect(exitCodeOfBatch({ ...result, completed: 0, ...counts })).toBe(exitCode);
 });
 
-test('a preview names the ids that were used, what blocks a project, and the earliest end', () => {
+test('a preview names what would be sent, what blocks a project, and that its id was used before', () => {
   const project = { projectId: 'demo', toSend: 3, limit: 100, windowMs: 3_600_000, freeSlots: 40, waiting: 2 };
   const blocked = { reasons: ['operator' as const], note: 'release\u001b[31m freeze' };
   const preview = {
-    ...{ batchId: 'nightly', total: 5, alreadyStarted: false, inputDiffers: false },
-    usedKeys: ['follow-up/demo/job-1/nightly:1'],
-    projects: [
-      { ...project, earliestEndAt: '2026-11-21T10:00:00Z' },
-      { ...project, projectId: 'website', waiting: 0, blocked },
-    ],
+    ...{ batchId: 'nightly', total: 6, alreadyStarted: false, inputDiffers: false },
+    projects: [project, { ...project, projectId: 'website', waiting: 0, blocked }],
   };
   expect(describePreview(preview, now).split('\n')).toEqual([
-    'batch         nightly, 5 items; nothing is sent (--dry-run)',
-    expect.stringMatching(
-      /^project {7}demo: 3 to send, 40 of 100 slots in 1 h free, 2 wait before them, sent \S+ \S+ at the earliest$/,
-    ),
-    'project       website: 3 to send, 40 of 100 slots in 1 h free, blocked: operator (release freeze)',
-    'end of sends  not known',
-    'used ids      1; these follow-ups exist already and are sent nothing',
-    '  follow-up/demo/job-1/nightly:1',
+    'batch    nightly, 6 items; nothing is sent (--dry-run)',
+    'project  demo: 3 to send, 40 of 100 slots in 1 h free, 2 wait before them',
+    'project  website: 3 to send, 40 of 100 slots in 1 h free, blocked: operator (release freeze)',
   ]);
-  const again = { ...preview, alreadyStarted: true, inputDiffers: true, usedKeys: [], projects: [] };
-  expect(describePreview(again, now).split('\n')).toEqual([
-    'batch    nightly, 5 items; nothing is sent (--dry-run)',
+  expect(describePreview({ ...preview, alreadyStarted: true, inputDiffers: true }, now).split('\n')).toEqual([
+    'batch    nightly, 6 items; nothing is sent (--dry-run)',
     'started  the id was used before, with different input: it is refused',
   ]);
 });

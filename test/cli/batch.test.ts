@@ -51,7 +51,7 @@ describe('batch run', () => {
       { index: 1, jobId: 'one-2', status: 'completed' },
       { index: 2, jobId: 'archive-1', status: 'archived' },
     ]);
-    expect(stderr).toContain(`started follow-up-batch/${id} with 3 items`);
+    expect(stderr).toContain(`started follow-up-batch/${id}\n`);
     for (const jobId of ['one-1', 'one-2', 'archive-1']) expect(delivered(jobId)).toBe(1);
   });
 
@@ -227,7 +227,7 @@ describe('a batch with a brake', () => {
     await run(id, lines('missing-a', 'stuck-b'), '--max-failures', '40%', '--no-wait');
     await eventually('it is held', async () => (await stack.followUps.batch(id).status()).hold !== undefined);
     const shown = await runCli(['batch', 'status', id], { env });
-    expect(shown.stdout).toMatch(/^held {9}since .*: 1 of 2 items failed \(40% may\)/m);
+    expect(shown.stdout).toMatch(/^held +since .*: 1 of 2 items failed \(40% may\)/m);
     expect((await runCli(['batch', 'continue', id], { env })).stdout).toContain('1 of 2 items failed');
     const again = await runCli(['batch', 'continue', id, '--json'], { env });
     expect(again.exitCode).toBe(1);
@@ -244,12 +244,10 @@ describe('batch run --dry-run', () => {
     const text = await run(id, stdin, '--dry-run');
     expect(text.exitCode, text.stderr).toBe(0);
     expect(text.stdout).toContain(`${id}, 3 items; nothing is sent (--dry-run)`);
-    expect(text.stdout).toMatch(
-      new RegExp(`^project +${projectId}: 3 to send, 100 of 100 slots in 1 h free, sent `, 'm'),
-    );
+    expect(text.stdout).toMatch(new RegExp(`^project +${projectId}: 3 to send, 100 of 100 slots in 1 h free$`, 'm'));
     const json = await run(id, stdin, '--dry-run', '--json');
     expect(JSON.parse(json.stdout)).toMatchObject({
-      ...{ batchId: id, total: 3, alreadyStarted: false, inputDiffers: false, usedKeys: [] },
+      ...{ batchId: id, total: 3, alreadyStarted: false, inputDiffers: false },
       projects: [{ projectId, toSend: 3, limit: 100, windowMs: 3_600_000, freeSlots: 100, waiting: 0 }],
       items: [{ index: 0, line: 1, projectId, jobId: 'a', workflowId: `follow-up/${projectId}/a/${id}:0` }, {}, {}],
     });

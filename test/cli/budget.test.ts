@@ -157,7 +157,7 @@ test('audit prints a table, and with --json one line for each send', async () =>
   const [header, ...rows] = (await budget('audit', projectId)).stdout.trim().split('\n');
   expect(header).toMatch(/^granted +settled +outcome +send +job +workflow$/);
   expect(rows).toHaveLength(2);
-  expect(rows[0]).toMatch(/^\S+Z {2}\S+Z {2}sent +1 {2}job-2 +follow-up\//);
+  expect(rows[0]).toMatch(/^\S+Z {2}\S+Z {2}sent +1 +job-2 +follow-up\//);
   expect(rows[0]?.indexOf('follow-up/')).toBe(header?.indexOf('workflow'));
   const none = await budget('audit', newProject(), '--json');
   expect(none).toMatchObject({ exitCode: 0, stdout: '' });
@@ -169,7 +169,7 @@ describe('restore', () => {
     await send(projectId, 'job-1');
     await terminate(projectId);
     const shown = await budget('show', projectId);
-    expect(shown.stderr).toContain(`follow-up budget restore ${projectId}`);
+    expect(shown.stdout).toContain(`follow-up budget restore ${projectId}`);
     const ordered = await budget('set', projectId, '--limit', '5', '--json');
     expect(ordered.exitCode).toBe(1);
     expect(JSON.parse(ordered.stdout)).toMatchObject({ error: { type: 'BudgetStopped' } });
@@ -281,7 +281,7 @@ describe('the text of a budget', () => {
     expect(summariseBudgetUpdate('p', { state: 'running', statusUnavailable: 'no worker runs' })).toBe(
       'no answer: no worker runs',
     );
-    expect(summariseBudgetUpdate('p', { state: 'stopped', status })).toMatch(/^STOPPED, 6 of 4 slots used/);
+    expect(summariseBudgetUpdate('p', { state: 'stopped', status })).toMatch(/^STOPPED: .*, 6 of 4 slots used/);
   });
 
   test('in one line says why it is paused', () => {

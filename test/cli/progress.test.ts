@@ -9,19 +9,23 @@ import { type ProgressRow, showLive, showProgress } from '../../src/cli/progress
 const HOSTILE = 'stopped\u001b[2J\u001b]0;owned\u0007\u009b31m by\r\nsomebody\u202e';
 
 let shown = '';
+type Work = ProgressRow<string>['work'];
+const summarise = (last: string) => last;
 
 /** What a live terminal shows for a row. */
-async function shownLive(work: ProgressRow['work']): Promise<string> {
+async function shownLive(work: Work): Promise<string> {
   const terminal = Object.assign(new PassThrough(), { isTTY: true, rows: 24, columns: 120 });
   shown = '';
   terminal.on('data', (chunk: Buffer) => (shown += chunk.toString()));
   const stream = terminal as unknown as WriteStream;
   // stdout is a pipe, because progress goes to stderr.
-  await showProgress(new Output({ stdout: new PassThrough(), stderr: stream }, false), [{ label: 'p/j', work }]);
+  await showProgress(new Output({ stdout: new PassThrough(), stderr: stream }, false), [
+    { label: 'p/j', work, summarise },
+  ]);
   return shown;
 }
 
-test.each<[string, ProgressRow['work']]>([
+test.each<[string, Work]>([
   ['the error of a row that fails', () => Promise.reject(new Error(HOSTILE))],
   ['the last line of a row', () => Promise.resolve(HOSTILE)],
   [
@@ -61,12 +65,13 @@ test('a live terminal of 80 columns shows each frame in place of the one before,
   const output = new Output({ stdout: new PassThrough(), stderr: terminal }, false);
   const long = 'word '.repeat(40);
   let end = (_last: string) => undefined as void;
-  const shown = showProgress(output, [
+  const shown = showProgress<string>(output, [
     {
       label: 'p/one',
       work: (report) => (report({ headline: 'sent', timing: long }), new Promise((resolve) => (end = resolve))),
+      summarise,
     },
-    { label: 'p/two', work: async () => Promise.reject(new Error('no worker')) },
+    { label: 'p/two', work: async () => Promise.reject(new Error('no worker')), summarise },
   ]);
   await eventually('both are shown', () => screenOf(writes).some((line) => line.includes('no worker')));
   expect(screenOf(writes)).toEqual(['- p/one: sent', `${`    ${long}`.slice(0, 79)}…`, '✖ p/two: no worker']);
@@ -75,6 +80,23 @@ test('a live terminal of 80 columns shows each frame in place of the one before,
   expect(screenOf(writes)).toEqual(['✔ p/one: job completed', '✖ p/two: no worker']);
   // Nothing is cleared before it is written again.
   expect(writes.every((write) => /^(␛\[\d+A)?(?:[^␛]*␛\[K\n)+␛\[J$/.test(write))).toBe(true);
+});
+
+test('a note goes above the frame of a live terminal, and below it once it has ended', async () => {
+  const writes: string[] = [];
+  const terminal = Object.assign(new PassThrough(), { isTTY: true, rows: 24, columns: 80 });
+  terminal.on('data', (chunk: Buffer) => writes.push(chunk.toString().replaceAll('\u001b', '␛')));
+  const output = new Output({ stdout: new PassThrough(), stderr: terminal }, false);
+  const work: Work = async (report) => {
+    report({ headline: 'sent', timing: 'now' });
+    output.note('the worker is restarted');
+    report({ headline: 'sent', timing: 'later' });
+    return 'done';
+  };
+  await showProgress(output, [{ label: 'p/j', work, summarise }]);
+  output.note('after it');
+  await eventually('it is written', () => writes.join('').includes('after it'));
+  expect(screenOf(writes)).toEqual(['the worker is restarted', '✔ p/j: done', 'after it']);
 });
 
 test('a live view is redrawn in place, with the command as it was called, without control characters and secrets', async () => {

@@ -82,9 +82,7 @@ test('a schedule is created, shown, paused, resumed, triggered and deleted', asy
     counts: { fired: 1, skipped: 0, missed: 0 },
     recentFirings: [{ batchId }],
   });
-  expect((await schedule(['list'])).stdout).toMatch(
-    new RegExp(`^${name} .*next .* 04:30:00 Europe/Berlin .*cron`, 'm'),
-  );
+  expect((await schedule(['list'])).stdout).toMatch(new RegExp(`^${name} .* 04:30:00 Europe/Berlin .*cron`, 'm'));
   const shown = await schedule(['describe', name]);
   expect(shown.stdout).toContain('so far    1 fired, 0 skipped by the overlap policy, 0 missed');
   expect(shown.stdout).toContain(`latest    ${batchId}\nrunning   ${batchId}`);

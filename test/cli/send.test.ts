@@ -237,8 +237,8 @@ describe('looking and acting', () => {
     const listed = await runCli(['list', '--project', project, '--since', before], { env });
     expect(keysOf(listed.stdout)).toEqual(['list-2', 'list-1']);
     const [header = '', first = ''] = listed.stdout.split('\n');
-    expect(header).toMatch(/^STARTED +STATE +JOB +WORKFLOW$/);
-    expect(first.indexOf('completed')).toBe(header.indexOf('STATE'));
+    expect(header).toMatch(/^started +state +job +workflow$/);
+    expect(first.indexOf('completed')).toBe(header.indexOf('state'));
     expect(first).toMatch(/^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d\d:\d\d /);
 
     const byJob = await runCli(['list', '--project', project, '--job', 'job-list', '--json'], { env });

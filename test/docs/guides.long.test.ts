@@ -261,7 +261,7 @@ const guides: Record<string, Guide> = {
         prints: ['nightly-2026-11-21: 3 of 3 done: 2 completed, 1 failed', /^linter$/m],
       },
       'Stop it before it does harm': {
-        prints: [/^node$/m, /^batch {8}node, /m],
+        prints: [/^node$/m, /^batch +node, /m],
         after: async ({ followUps }) => {
           const batch = followUps.batch('node');
           await eventually('it is held', async () => (await batch.status()).hold?.name === 'canary');
