@@ -107,9 +107,7 @@ function signalForOnePoll(signal: AbortSignal): AbortSignal {
 }
 
 // Fields that a later version adds are kept.
-const detailsSchema = failureDetailsSchema
-  .loose()
-  .extend({ delivered: z.enum(deliveredValues).catch('unknown') });
+const detailsSchema = failureDetailsSchema.loose().extend({ delivered: z.enum(deliveredValues).catch('unknown') });
 
 /** This library's error for the way a follow-up ended. */
 export function toOutcomeError(workflowId: string, error: WorkflowFailedError): FollowUpFailedError {

@@ -163,7 +163,9 @@ test('a budget without a worker is an error once a follow-up needs it', async ()
     const found = await find();
     return found.length > 0 ? found : undefined;
   });
-  expect(needed).toEqual([['project-budget/moved-2', 'start a worker: FOLLOW_UP_TASK_QUEUE=old-queue follow-up worker']]);
+  expect(needed).toEqual([
+    ['project-budget/moved-2', 'start a worker: FOLLOW_UP_TASK_QUEUE=old-queue follow-up worker'],
+  ]);
   await followUp.cancel();
   for (const workflowId of ids) await client.workflow.getHandle(workflowId).terminate('by hand');
 }, 120_000);
