@@ -26,9 +26,6 @@ export interface BatchInputOptions extends PromptSource {
   project?: string;
 }
 
-/** A checked batch. */
-type BatchOfFile = StartBatchInput & { items: FollowUpInput[] };
-
 /**
  * Reads and checks all input of a batch.
  *
@@ -38,7 +35,7 @@ export async function readBatchInput(
   io: CliIo,
   file: string | undefined,
   options: BatchInputOptions,
-): Promise<{ input: BatchOfFile; lines: number[] }> {
+): Promise<{ input: StartBatchInput & { items: FollowUpInput[] }; lines: number[] }> {
   const { jobs, project, prompt, promptFile, allowDuplicates } = options;
   if ((file === undefined) === (jobs === undefined)) {
     throw new UsageError('give one of FILE, with an input as JSON a line, and --jobs FILE, with a job id a line');
@@ -57,7 +54,7 @@ export async function readBatchInput(
 }
 
 /** Checks everything but the items. Fields that `common` lacks are in the items, and are checked there. */
-function checkSettings(options: BatchInputOptions, common: Record<string, unknown>): Omit<BatchOfFile, 'items'> {
+function checkSettings(options: BatchInputOptions, common: object): Omit<StartBatchInput, 'items'> {
   const { id } = options;
   const [limits, defaults] = [toLimits(options), toSettings(options)];
   // An item that is otherwise valid shows whether the settings fit together.
@@ -70,12 +67,6 @@ function checkSettings(options: BatchInputOptions, common: Record<string, unknow
   const issues = checks.flatMap((check) => (check.ok ? [] : check.issues));
   if (issues.length > 0) throw new InvalidInputError(issues);
   return { id, ...limits, ...(Object.keys(defaults).length > 0 && { defaults }) };
-}
-
-/** An item of a batch, and its line, from 1. */
-interface BatchFileItem {
-  line: number;
-  input: FollowUpInput;
 }
 
 /** Settings of {@link readBatchFile}. */
@@ -94,13 +85,14 @@ const MAX_SHOWN_LINES = 50;
 /**
  * Reads the items of a batch, one a line, as they arrive, and checks them all. Blank lines are skipped.
  *
+ * @returns each item, and its line, from 1
  * @throws BadLinesError naming the bad lines with every bad field; UsageError if it cannot be read or has no items
  */
 export async function readBatchFile(
   { name, chunks }: ByteSource,
   { toInput = parseLine, allowDuplicates = false }: BatchFileOptions = {},
-): Promise<BatchFileItem[]> {
-  const items: BatchFileItem[] = [];
+): Promise<{ line: number; input: FollowUpInput }[]> {
+  const items: { line: number; input: FollowUpInput }[] = [];
   const shown: BadLine[] = [];
   const firsts = new Map<string, number>();
   let [line, badLineCount] = [0, 0];
@@ -110,7 +102,8 @@ export async function readBatchFile(
     if (!item) continue;
     const issues = item.ok ? [] : item.issues;
     if (item.ok) {
-      const digest = digestOf(item.value);
+      const { projectId, jobId, prompt } = item.value;
+      const digest = createHash('sha256').update(`${projectId}/${jobId}/${prompt}`).digest('base64');
       const first = firsts.get(digest);
       if (first === undefined) firsts.set(digest, line);
       else if (!allowDuplicates) {
@@ -153,17 +146,13 @@ function parseLine(text: string): unknown {
   throw new Error(`a JSON list${hint}`);
 }
 
-function digestOf({ projectId, jobId, prompt }: FollowUpInput): string {
-  return createHash('sha256').update(`${projectId}/${jobId}/${prompt}`).digest('base64');
-}
-
 const LINE_FEED = 0x0a;
 
 /**
  * The lines of a text as they arrive, without their line feeds; `undefined` for a line of more than `maxBytes`. Never
  * holds more than one line and one chunk.
  */
-export async function* readLines(
+async function* readLines(
   chunks: ByteSource['chunks'],
   maxBytes: number,
 ): AsyncGenerator<Buffer | undefined, void, undefined> {
@@ -187,10 +176,7 @@ export async function* readLines(
 }
 
 /** A line that cannot be taken, from 1, and every rule that it breaks. */
-export interface BadLine {
-  line: number;
-  issues: readonly InputIssue[];
-}
+type BadLine = { line: number; issues: readonly InputIssue[] };
 
 /** Thrown when lines of a file break rules. Nothing was sent. */
 export class BadLinesError extends Error {

@@ -3,8 +3,7 @@ import { z } from 'zod';
 import { TypedSearchAttributes } from '@temporalio/common';
 import { InvalidInputError, parseStartInput, type StartInput } from '../client/index.js';
 import { type Environment, loadConfig, loadTemporalConfig } from '../config/index.js';
-import { defined } from '../contract/defined.js';
-import { type FollowUpResult, SearchAttribute } from '../contract/index.js';
+import { SearchAttribute } from '../contract/index.js';
 import { type DevServer, isPortFree, type OnProgress, startDevServer, USUAL_PORTS } from '../dev-server/index.js';
 import { safeLine } from '../terminal-text.js';
 import { reportOf } from './errors.js';
@@ -24,19 +23,7 @@ interface DevOptions {
 }
 
 /** The running parts of `follow-up dev`. */
-interface DevStack {
-  /** The environment with the addresses of the started parts. */
-  env: Environment;
-  address: string;
-  namespace: string;
-  /** Missing if the server was not started here. */
-  uiUrl?: string;
-  /** Missing if the service is a real one. */
-  simulatorUrl?: string;
-  statusUrl?: string;
-  /** Rejects when a part ends on its own; never resolves. */
-  failed: Promise<never>;
-}
+type DevStack = Awaited<ReturnType<typeof startStack>>;
 
 /** Stop the parts that were started, in the order of their start. */
 type Closers = (() => Promise<unknown>)[];
@@ -53,17 +40,16 @@ export async function runDev(cli: Cli, options: DevOptions): Promise<ExitCode> {
     try {
       const stack = await showStart(cli, (say) => startStack(cli, ports, closers, say, signal));
       const inputs = own ? [own] : stack.simulatorUrl === undefined ? [] : demonstration();
-      const failed = new AbortController();
-      stack.failed.catch((error: unknown) => failed.abort(error));
-      const cut = AbortSignal.any([signal, failed.signal]);
+      const cut = AbortSignal.any([signal, stack.failed]);
       const followUps = await sendAll(cli, stack, inputs, cut);
       cut.throwIfAborted();
       report(cli, stack, followUps);
       if (options.exit !== true) {
         cli.output.note('Ctrl-C ends it');
-        await Promise.race([once(signal, 'abort'), stack.failed]);
+        if (!cut.aborted) await once(cut, 'abort');
+        stack.failed.throwIfAborted();
       }
-      const isGood = followUps.every(({ result }) => result !== undefined && result.status !== 'failed');
+      const isGood = followUps.every(({ result }) => result && result.status !== 'failed');
       return isGood ? ExitCode.ok : ExitCode.followUpFailed;
     } catch (error) {
       // An interrupted part fails with an error of its own.
@@ -106,7 +92,7 @@ async function startStack(
   closers: Closers,
   say: OnProgress,
   signal: AbortSignal,
-): Promise<DevStack> {
+) {
   let { env } = cli;
   // They load while Temporal starts.
   const modules = Promise.all([import('../worker.js'), import('../logging.js'), cli.bundled]);
@@ -150,14 +136,23 @@ async function startStack(
   const logger = createLogger(config.logging, isLive(cli.output.stderr) ? { write } : undefined);
   const worker = await startWorker({ config, logger, signal });
   closers.push(() => worker.shutdown());
-  const failed = new Promise<never>((_resolve, reject) => {
-    void server?.exited.then(() => reject(new Error(`the Temporal dev server has ended: ${server.lastOutput()}`)));
-    worker.run().catch(reject);
-  });
-  failed.catch(() => undefined);
+  const failed = new AbortController();
+  void server?.exited.then(() => failed.abort(new Error(`the Temporal dev server has ended: ${server.lastOutput()}`)));
+  worker.run().catch((error: unknown) => failed.abort(error));
   await worker.ready;
-  const optional = defined({ uiUrl: server?.uiUrl, simulatorUrl, statusUrl: worker.statusUrl });
-  return { env, address: temporal.address, namespace: temporal.namespace, ...optional, failed };
+  return {
+    /** Has the addresses of the started parts. */
+    env,
+    address: temporal.address,
+    namespace: temporal.namespace,
+    /** Missing if the server was not started here. */
+    uiUrl: server?.uiUrl,
+    /** Missing if the service is a real one. */
+    simulatorUrl,
+    statusUrl: worker.statusUrl,
+    /** Aborted when a part ends on its own. */
+    failed: failed.signal,
+  };
 }
 
 /** Whether a server is configured: by an address, a profile, a file, or a default file with another address. */
@@ -198,15 +193,10 @@ function demonstration(): StartInput[] {
   return Object.entries(prompts).map(([jobId, prompt]) => ({ projectId: 'demo', jobId, prompt, poll }));
 }
 
-/** A follow-up that the stack ran, and its outcome, as `--json` prints them. */
-interface DevFollowUp {
-  workflowId: string;
-  uiUrl?: string;
-  result?: FollowUpResult;
-  error?: ReturnType<typeof reportOf>['report'];
-}
+/** The follow-ups and their outcomes, as `--json` prints them. */
+type Outcomes = Awaited<ReturnType<typeof sendAll>>;
 
-async function sendAll(cli: Cli, stack: DevStack, inputs: StartInput[], signal: AbortSignal): Promise<DevFollowUp[]> {
+async function sendAll(cli: Cli, stack: DevStack, inputs: StartInput[], signal: AbortSignal) {
   return withTemporal({ env: stack.env, output: cli.output }, async ({ followUps, config }) => {
     const started = await Promise.all(inputs.map((input) => followUps.start(input)));
     const rows = started.map((followUp) => progressRow(followUp, signal));
@@ -216,14 +206,15 @@ async function sendAll(cli: Cli, stack: DevStack, inputs: StartInput[], signal: 
       const page = `namespaces/${encodeURIComponent(config.namespace)}/workflows/${encodeURIComponent(workflowId)}`;
       return {
         workflowId,
-        ...(stack.uiUrl !== undefined && { uiUrl: `${stack.uiUrl}/${page}` }),
-        ...(end.status === 'fulfilled' ? { result: end.value } : { error: reportOf(end.reason).report }),
+        uiUrl: stack.uiUrl && `${stack.uiUrl}/${page}`,
+        result: end.status === 'fulfilled' ? end.value : undefined,
+        error: end.status === 'rejected' ? reportOf(end.reason).report : undefined,
       };
     });
   });
 }
 
-function report({ output }: Cli, stack: DevStack, followUps: DevFollowUp[]): void {
+function report({ output }: Cli, stack: DevStack, followUps: Outcomes): void {
   const { address, namespace, uiUrl, simulatorUrl, statusUrl } = stack;
   const ends = followUps.map(({ workflowId, result, error }) => {
     const end = error ? `${error.type}: ${error.message}` : `${result?.status}  ${result?.prLink ?? 'no pull request'}`;

@@ -237,7 +237,7 @@ describe('looking and acting', () => {
     const listed = await runCli(['list', '--project', project, '--since', before], { env });
     expect(keysOf(listed.stdout)).toEqual(['list-2', 'list-1']);
     const [header = '', first = ''] = listed.stdout.split('\n');
-    expect(header).toMatch(/^started +state +job +workflow$/);
+    expect(header).toMatch(/^started +state +job +workflow +pull request$/);
     expect(first.indexOf('completed')).toBe(header.indexOf('state'));
     expect(first).toMatch(/^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d\d:\d\d /);
 
