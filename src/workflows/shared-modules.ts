@@ -6,6 +6,7 @@ import * as durations from '../contract/durations.js';
 import * as followUpInput from '../contract/follow-up-input.js';
 import * as contract from '../contract/index.js';
 import * as protocol from '../contract/protocol.js';
+import * as validation from '../contract/validation.js';
 
 /**
  * Evaluated once per workflow thread, before any workflow, with everything that it imports. All workflows of the thread
@@ -14,7 +15,7 @@ import * as protocol from '../contract/protocol.js';
  * Whatever is shared must be the same for every workflow: no state, no clock and no randomness at the top of a module.
  * The SDK freezes everything that the modules export.
  */
-for (const shared of [batchProtocol, budget, contract, durations, followUp, followUpInput, protocol]) {
+for (const shared of [batchProtocol, budget, contract, durations, followUp, followUpInput, protocol, validation]) {
   for (const value of Object.values(shared) as unknown[]) {
     if (value instanceof z.ZodType) settle(value);
   }

@@ -40,6 +40,9 @@ const answer = z.object({ a: z.string() });
 export { answer as followUpResultSchema, answer as followUpProgressSchema, answer as failureDetailsSchema };
 export { answer as followUpBatchResultSchema, answer as batchStatusSchema, answer as batchItemsSchema };
 `,
+  // The types that `src/worker/options.ts` imports.
+  'src/config/index.ts': 'export type WorkerConfig = any;\n',
+  'src/temporal/data-converter.ts': 'export type TemporalPlugin = any;\n',
   // With the argument "bundle", it waits for the bundle and says before and after whether it is there.
   'src/cli/main.ts': `import { existsSync } from 'node:fs';
 export async function main(argv: string[], _io: unknown, bundled?: Promise<void>): Promise<number> {
