@@ -83,9 +83,8 @@ class RefusedError extends Error {`,
     edits: [
       {
         file: CLIENT,
-        find: `          outcome: 'unknown',`,
-        replace: `          outcome: 'unknown',
-          ...{ cause: result.error },`,
+        find: `return { outcome: 'unknown', message };`,
+        replace: `return { outcome: 'unknown', message, ...{ cause: result.error } };`,
       },
     ],
     test: {
