@@ -292,7 +292,7 @@ export function describePreview(preview: BatchPreview, now = new Date()): string
 }
 
 function projectText(project: ProjectPreview, now: Date): string {
-  const { projectId, toSend, limit, windowMs, freeSlots, waiting, blocked } = project;
+  const { projectId, toSend, limit, windowMs, freeSlots, waiting, blocked, earliestEndAt } = project;
   const until = blocked?.until === undefined ? '' : ` until ${clock(blocked.until, now)}`;
   const note = blocked?.note === undefined ? '' : ` (${blocked.note})`;
   const parts = [
@@ -300,6 +300,7 @@ function projectText(project: ProjectPreview, now: Date): string {
     `${freeSlots} of ${limit} slots in ${formatDuration(windowMs)} free`,
     waiting > 0 ? `${waiting} wait before them` : '',
     blocked ? `blocked: ${blocked.reasons.join(', ')}${until}${note}` : '',
+    earliestEndAt === undefined ? '' : `the last not before ${clock(earliestEndAt, now)}`,
   ];
   return safeLine(parts.filter(Boolean).join(', '));
 }

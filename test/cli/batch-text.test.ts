@@ -114,11 +114,16 @@ test('a preview names what would be sent, what blocks a project, and that its id
   const blocked = { reasons: ['operator' as const], note: 'release\u001b[31m freeze' };
   const preview = {
     ...{ batchId: 'nightly', total: 6, alreadyStarted: false, inputDiffers: false },
-    projects: [project, { ...project, projectId: 'website', waiting: 0, blocked }],
+    projects: [
+      { ...project, earliestEndAt: '2026-11-21T12:00:00Z' },
+      { ...project, projectId: 'website', waiting: 0, blocked },
+    ],
   };
   expect(describePreview(preview, now).split('\n')).toEqual([
     'batch    nightly, 6 items; nothing is sent (--dry-run)',
-    'project  demo: 3 to send, 40 of 100 slots in 1 h free, 2 wait before them',
+    expect.stringMatching(
+      /^project {2}demo: 3 to send, 40 of 100 slots in 1 h free, 2 wait before them, the last not before \S+ \S+$/,
+    ),
     'project  website: 3 to send, 40 of 100 slots in 1 h free, blocked: operator (release freeze)',
   ]);
   expect(describePreview({ ...preview, alreadyStarted: true, inputDiffers: true }, now).split('\n')).toEqual([

@@ -132,7 +132,9 @@ test('a budget that is paused, a batch that is held and a job that cannot be rea
   expect(await eventually('the pause is found', () => find('frozen'))).toMatchObject({
     name: 'budget',
     status: 'warning',
-    message: expect.stringMatching(/project frozen is paused: operator \(release freeze\); follow-ups that wait: \d$/),
+    message: expect.stringMatching(
+      /project frozen is paused: by an operator .* \(release freeze\); follow-ups that wait: \d$/,
+    ),
     since: expect.stringMatching(/^\d{4}-/),
     fix: 'follow-up budget resume frozen',
   });
@@ -206,7 +208,7 @@ test('idle budgets are listed without being asked', async () => {
   }
   const { stdout } = await runCli(['budget', 'list'], { env });
   expect(stdout).toMatch(/^idle-7 +- +- +idle$/m);
-  expect(stdout).toMatch(/^busy +1 of 100 in 1 h +0 +sends$/m);
+  expect(stdout).toMatch(/^busy +1 of 100 in 1 h +0 +sends: 99 of 100 slots are free$/m);
 });
 
 test('a data converter that cannot decode an answer is named, and nothing else fails', async () => {

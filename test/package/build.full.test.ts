@@ -25,9 +25,6 @@ const bundlePath = join(root, 'dist', 'workflow-bundle.js');
 const sources = {
   'src/workflows/index.ts': 'export async function followUp(): Promise<string> {\n  return "done";\n}\n',
   'src/workflows/shared-modules.ts': 'export {};\n',
-  // What the options of the workflow bundle import.
-  'src/config/index.ts': 'export type WorkerConfig = any;\n',
-  'src/temporal/data-converter.ts': 'export type TemporalPlugin = any;\n',
   'src/contract/follow-up-input.ts': `import { z } from 'zod';
 export const followUpSettings = { wait: { default: '5s', min: '0s', max: '1h', meaning: 'how long' } };
 export const MAX_PROMPT_BYTES = 10;
