@@ -244,7 +244,9 @@ describe('batch run --dry-run', () => {
     const text = await run(id, stdin, '--dry-run');
     expect(text.exitCode, text.stderr).toBe(0);
     expect(text.stdout).toContain(`${id}, 3 items; nothing is sent (--dry-run)`);
-    expect(text.stdout).toMatch(new RegExp(`^project +${projectId}: 3 to send, 100 of 100 slots in 1 h free, the last not before `, 'm'));
+    expect(text.stdout).toMatch(
+      new RegExp(`^project +${projectId}: 3 to send, 100 of 100 slots in 1 h free, the last not before `, 'm'),
+    );
     const json = await run(id, stdin, '--dry-run', '--json');
     expect(JSON.parse(json.stdout)).toMatchObject({
       ...{ batchId: id, total: 3, alreadyStarted: false, inputDiffers: false },
