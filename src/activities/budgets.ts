@@ -1,13 +1,9 @@
 import { Context } from '@temporalio/activity';
-import {
-  type Client,
-  WithStartWorkflowOperation,
-  WorkflowExecutionAlreadyStartedError,
-  WorkflowNotFoundError,
-} from '@temporalio/client';
+import { type Client, WithStartWorkflowOperation, WorkflowExecutionAlreadyStartedError } from '@temporalio/client';
 import { projectBudgetWorkflowId, SearchAttribute, WorkflowType } from '../contract/index.js';
 import { sendingStates, waitingStates } from '../contract/choices.js';
 import { iso } from '../contract/durations.js';
+import { ifFound } from '../temporal/lookups.js';
 import type { ListedSend } from '../budget/budget.js';
 import type { RecentSends } from '../budget/loop.js';
 import {
@@ -51,16 +47,6 @@ export function createBudgets(
   const inTurn = createTurns();
   const withDeadline = <T>(call: () => Promise<T>) => client.withDeadline(Date.now() + CALL_DEADLINE_MS, call);
 
-  /** `undefined` if the workflow is not there, or does not run. */
-  async function ifFound<T>(call: () => Promise<T>): Promise<T | undefined> {
-    try {
-      return await withDeadline(call);
-    } catch (error) {
-      if (error instanceof WorkflowNotFoundError) return undefined;
-      throw error;
-    }
-  }
-
   async function askOnce(projectId: string, ask: Ask): Promise<Answer> {
     const first = firstBudgetStart({ projectId, taskQueue, settings });
     const startWorkflowOperation = new WithStartWorkflowOperation(WorkflowType.projectBudget, first);
@@ -91,12 +77,12 @@ export function createBudgets(
     /** Tells a project's budget something. One that does not run does not need to know. */
     async tell(projectId: string, event: BudgetEvent): Promise<void> {
       const budget = client.workflow.getHandle(projectBudgetWorkflowId(projectId));
-      await ifFound(() => budget.signal(tellSignal, event));
+      await ifFound(() => withDeadline(() => budget.signal(tellSignal, event)));
     },
 
     /** When a run of a workflow closed, in epoch milliseconds; `undefined` if it runs, or if Temporal keeps it no longer. */
     async closedAtMs(workflowId: string, runId: string): Promise<number | undefined> {
-      const run = await ifFound(() => client.workflow.getHandle(workflowId, runId).describe());
+      const run = await ifFound(() => withDeadline(() => client.workflow.getHandle(workflowId, runId).describe()));
       return run?.closeTime?.getTime();
     },
 

@@ -120,8 +120,10 @@ export function createActivities(dependencies: ActivityDependencies) {
       const request: Ask = { ...asked, mayHaveSent, workflowId, runId, leaseMs, drainMs, maxLimit };
       const refused = read.kind === 'failed' && read.refused;
       const answer = await ask(projectId, { ...request, ...refused });
-      const slot = slotSchema.safeParse(answer).data;
-      if (kind !== 'asked' && slot) return { kind, job: knownFields(job), answer: slot };
+      if (kind !== 'asked') {
+        const { data: slot } = slotSchema.safeParse(answer);
+        if (slot) return { kind, job: knownFields(job), answer: slot };
+      }
       const isPrivate = linksArePrivate && ({ linksArePrivate } as const);
       const before = read.kind === 'job' ? { baseline: comparedFields(job) } : { refusal: read.message };
       return { kind: 'asked', ...before, answer, ...isPrivate };

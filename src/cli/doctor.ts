@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { createAgentJobsClient, createApiKeys, type GetJobOutcome } from '../agent-jobs/index.js';
 import { type Health, InvalidInputError, TemporalUnreachableError, WorkerUnavailableError } from '../client/index.js';
 import { ConfigError, describeIgnoredProxies, isLoopbackHost, loadConfig, type WorkerConfig } from '../config/index.js';
-import { type BatchStatus, type BudgetStatus, formatDuration, idSchema, parseInput } from '../contract/index.js';
+import { type BatchStatus, type BudgetStatus, formatDuration, idSchema } from '../contract/index.js';
 import { safeLine } from '../terminal-text.js';
 import { describeState } from './budget.js';
 import { type Cli, ExitCode } from './cli.js';
@@ -34,8 +34,7 @@ interface Examined {
 
 /** `follow-up doctor` */
 export async function runDoctor({ env, output }: Cli, options: { project?: string; job?: string }): Promise<ExitCode> {
-  const ids = parseInput(z.object({ project: idSchema.optional(), job: idSchema.optional() }), options);
-  if (!ids.ok) throw new InvalidInputError(ids.issues);
+  InvalidInputError.check(z.object({ project: idSchema.optional(), job: idSchema.optional() }), options);
   const temporal = await withTemporal({ env, output }, examineTemporal).catch((error: unknown): Examined => {
     if (!(error instanceof ConfigError)) throw error;
     const checks = [checked('Temporal', 'error', 'not checked: its settings are wrong')];

@@ -37,7 +37,7 @@ import {
   type ProjectBudgetInput,
   projectBudgetInputSchema,
 } from '../contract/protocol.js';
-import { describeIfKnown, fewAtATime, readRunStart } from '../temporal/lookups.js';
+import { describeIfKnown, fewAtATime, ifFound, readRunStart } from '../temporal/lookups.js';
 import { InvalidInputError, RefusedError } from './errors.js';
 import { findProjects } from './list.js';
 import { issuesIn } from './result.js';
@@ -139,13 +139,8 @@ export class BudgetHandle {
    * @throws WorkerUnavailableError
    */
   async status(): Promise<BudgetStatus | undefined> {
-    try {
-      const { client } = this.#target;
-      return await queryWorkflow(client, this.workflowId, QUERY_TIMEOUT_MS, budgetStatusQuery, Date.now());
-    } catch (error) {
-      if (error instanceof WorkflowNotFoundError) return undefined;
-      throw error;
-    }
+    const { client } = this.#target;
+    return ifFound(() => queryWorkflow(client, this.workflowId, QUERY_TIMEOUT_MS, budgetStatusQuery, Date.now()));
   }
 
   /**

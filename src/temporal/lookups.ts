@@ -21,8 +21,13 @@ export async function describeIfKnown(
   client: Client,
   workflowId: string,
 ): Promise<WorkflowExecutionDescription | undefined> {
+  return ifFound(() => client.workflow.getHandle(workflowId).describe());
+}
+
+/** The answer of a call; `undefined` if its workflow is not there, or does not run. */
+export async function ifFound<T>(call: () => Promise<T>): Promise<T | undefined> {
   try {
-    return await client.workflow.getHandle(workflowId).describe();
+    return await call();
   } catch (error) {
     if (error instanceof WorkflowNotFoundError) return undefined;
     throw error;
