@@ -170,11 +170,13 @@ async function awaitBatch({ output }: Cli, batch: BatchHandle, signal: AbortSign
   const result = await showRow(output, row).catch((error: unknown) => {
     throw withWayOn(error, workflowId, `the batch continues. To see it, run: follow-up batch status ${batchId}`);
   });
-  const { items: first, truncated: _truncated, ...counts } = result;
-  const items: BatchItem[] = [];
-  if (output.json) for await (const item of batch.list()) items.push(item);
-  const text = describeBatchResult(batchId, { ...counts, items: first });
-  output.data({ batchId, workflowId, ...data, ...counts, items: items.map(toRow) }, text);
+  const { items: first, truncated = false, ...counts } = result;
+  const items = truncated ? [] : first;
+  if (truncated && output.json) for await (const item of batch.list()) items.push(item);
+  output.data(
+    { batchId, workflowId, ...data, ...counts, items: items.map(toRow) },
+    describeBatchResult(batchId, result),
+  );
   return exitCodeOfBatch(result);
 }
 

@@ -78,6 +78,8 @@ describe('the text of a batch', () => {
     expect(lines[1]).toBe('  follow-up/demo/job-0/nightly:0  https://git.example/pull/0');
     expect(lines.at(-1)).toBe('  and 3 more pull requests; --json has them all');
     expect(lines).toHaveLength(22);
+    const ofLongBatch = describeBatchResult('b', { ...result, truncated: true, items: items.slice(0, 1) });
+    expect(ofLongBatch.split('\n').at(-1)).toBe('  and more pull requests; --json has them all');
   });
 
   test('lists failures with their reasons, and counts those that it leaves out', () => {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { deleteWorkflow } from '../../chaos/buttons.js';
-import type { BatchHandle, StartedBatch } from '../../src/client/index.js';
+import { type BatchHandle, type StartedBatch, WorkerUnavailableError } from '../../src/client/index.js';
 import { eventually } from '../support/eventually.js';
 import { operatedBatches } from '../support/operated-batches.js';
 import { FAST } from '../support/stack.js';
@@ -18,15 +18,23 @@ async function cancelledAfterThree(): Promise<BatchHandle> {
   return batch;
 }
 
+/** A plan asks many queries, and a busy worker may leave one of them without an answer within its 10 s. */
+async function refusalOfRetry(batch: BatchHandle): Promise<unknown> {
+  return eventually('the workers answer', async () => {
+    const refusal: unknown = await batch.retry().catch((error: unknown) => error);
+    return refusal instanceof WorkerUnavailableError ? undefined : refusal;
+  });
+}
+
 describe.concurrent('retries of a batch', () => {
   test('know what other retries of it did, so that nothing is delivered twice', async () => {
     const batch = await cancelledAfterThree();
     const first = await batch.retry({ only: 'failed' });
     expect(first.batchId).toBe(`${batch.batchId}-retry-1`);
-    await expect(batch.retry()).rejects.toMatchObject({ type: 'NothingToRetry' });
+    expect(await refusalOfRetry(batch)).toMatchObject({ type: 'NothingToRetry' });
     expect(await first.result()).toMatchObject({ total: 5, completed: 5 });
-    await expect(batch.retry()).rejects.toMatchObject({ type: 'NothingToRetry' });
-    await expect(first.retry()).rejects.toMatchObject({ type: 'NothingToRetry' });
+    expect(await refusalOfRetry(batch)).toMatchObject({ type: 'NothingToRetry' });
+    expect(await refusalOfRetry(first)).toMatchObject({ type: 'NothingToRetry' });
     expect(sentTo(batch.batchId)).toHaveLength(8);
   });
 
