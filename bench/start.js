@@ -2,8 +2,11 @@
  * How long the command line takes, as a multiple of the time that Node itself takes to start. The runs are interleaved,
  * so that a machine that becomes slower is slower for all of them. See docs/explanation/benchmarks.md.
  */
-import { spawn } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { mkdtempSync, rmSync, symlinkSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
@@ -11,7 +14,9 @@ import { processEnvironment } from '../dist/config/settings-reader.js';
 import { startDevServer } from '../dist/dev-server/index.js';
 import { startSimulator } from '../dist/simulator/index.js';
 
-const COMMAND = fileURLToPath(new URL('../bin/follow-up.js', import.meta.url));
+const ROOT = fileURLToPath(new URL('..', import.meta.url));
+const directory = mkdtempSync(join(tmpdir(), 'bench-start-'));
+const COMMAND = install();
 const FOLLOW_UP = 'follow-up/bench/stuck-1/start';
 
 /** The commands, each with how many times as long as `node -e 0` it may take. */
@@ -59,6 +64,16 @@ try {
   worker.kill('SIGTERM');
   await Promise.all([worker.exitCode ?? once(worker, 'exit'), simulator.close()]);
   await server.stop();
+  rmSync(directory, { recursive: true });
+}
+
+/** Installs the package without its sources: in a checkout, the command first looks whether they have changed. */
+function install() {
+  const pack = ['pack', '--json', '--ignore-scripts', '--pack-destination', directory];
+  const [{ filename }] = JSON.parse(execFileSync('npm', pack, { cwd: ROOT, encoding: 'utf8' }));
+  execFileSync('tar', ['-xf', filename], { cwd: directory });
+  symlinkSync(join(ROOT, 'node_modules'), join(directory, 'package', 'node_modules'));
+  return join(directory, 'package', 'bin', 'follow-up.js');
 }
 
 async function runOnce(args) {

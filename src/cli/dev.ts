@@ -31,7 +31,8 @@ type Closers = (() => Promise<unknown>)[];
 /** `follow-up dev` */
 export async function runDev(cli: Cli, options: DevOptions): Promise<ExitCode> {
   const own = ownFollowUp(options);
-  const ports = InvalidInputError.check(portsSchema, options);
+  const { port, 'ui-port': uiPort } = InvalidInputError.check(portsSchema, { ...options, 'ui-port': options.uiPort });
+  const ports = { port, uiPort };
   if (Object.values(ports).some((port) => port !== undefined) && isTemporalConfigured(cli.env)) {
     throw new UsageError('--port and --ui-port are for a server that dev starts, and the settings name another');
   }
@@ -88,7 +89,7 @@ const SIMULATED_TURN = { minMs: 1_000, maxMs: 2_500 };
  */
 async function startStack(
   cli: Cli,
-  ports: z.infer<typeof portsSchema>,
+  ports: Record<'port' | 'uiPort', number | undefined>,
   closers: Closers,
   say: OnProgress,
   signal: AbortSignal,
@@ -171,7 +172,7 @@ function without(env: Environment, prefix: string): Environment {
 
 const PORT_RULE = 'must be a port from 1 to 65535';
 const portSchema = z.int(PORT_RULE).min(1, PORT_RULE).max(65_535, PORT_RULE).optional();
-const portsSchema = z.object({ port: portSchema, uiPort: portSchema });
+const portsSchema = z.object({ port: portSchema, 'ui-port': portSchema });
 
 /** The follow-up that the options describe, if any. */
 function ownFollowUp({ project, job, prompt }: DevOptions): StartInput | undefined {

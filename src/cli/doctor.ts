@@ -1,7 +1,14 @@
 import { z } from 'zod';
 import { createAgentJobsClient, createApiKeys, type GetJobOutcome } from '../agent-jobs/index.js';
 import { type Health, InvalidInputError, TemporalUnreachableError, WorkerUnavailableError } from '../client/index.js';
-import { ConfigError, describeIgnoredProxies, isLoopbackHost, loadConfig, type WorkerConfig } from '../config/index.js';
+import {
+  ConfigError,
+  describeIgnoredProxies,
+  isLoopbackHost,
+  loadConfig,
+  type TemporalConfig,
+  type WorkerConfig,
+} from '../config/index.js';
 import { type BatchStatus, type BudgetStatus, formatDuration, idSchema } from '../contract/index.js';
 import { safeLine } from '../terminal-text.js';
 import { describeState } from './budget.js';
@@ -129,7 +136,7 @@ async function examineTemporal(session: TemporalSession): Promise<Examined> {
     const workers = health.taskQueues.map(judgeQueue);
     const hasWorkers = workers.every(({ status }) => status === 'ok');
     const message = `${address} answers, server ${health.serverVersion}${proxies}`;
-    const server = [checked('Temporal', 'ok', message), ...judgeNamespace(session, health), ...workers];
+    const server = [checked('Temporal', 'ok', message), ...judgeNamespace(session.config, health), ...workers];
     const { checks, projects } = await examineWork(session, health, hasWorkers);
     return { checks: [...server, ...checks], projects, hasWorkers };
   } catch (error) {
@@ -143,17 +150,22 @@ async function examineTemporal(session: TemporalSession): Promise<Examined> {
   }
 }
 
-function judgeNamespace({ config }: TemporalSession, { retentionMs, hasSearchAttributes }: Health): Check[] {
-  const { namespace, address } = config;
-  // What docs/how-to/run-in-production.md asks for. A development server on this machine keeps less.
+/** A development server on this machine may keep less. */
+export function judgeNamespace(
+  { namespace, address }: Pick<TemporalConfig, 'namespace' | 'address'>,
+  { retentionMs, hasSearchAttributes }: Pick<Health, 'retentionMs' | 'hasSearchAttributes'>,
+): Check[] {
+  // What docs/how-to/run-in-production.md asks for.
   const isShort = retentionMs < 72 * 3_600_000;
-  const status = isLoopbackHost(address.replace(/:\d+$/, '')) ? 'note' : 'warning';
+  const message = `${namespace} keeps what has ended for ${formatDuration(retentionMs)}`;
   const why = 'used keys and earlier messages are known for as long; 72 h are recommended';
   const fix = `temporal operator namespace update --namespace ${namespace} --retention 72h`;
-  const message = `${namespace} keeps what has ended for ${formatDuration(retentionMs)}`;
+  const short = isLoopbackHost(address.replace(/:\d+$/, ''))
+    ? checked('namespace', 'note', message, { why })
+    : checked('namespace', 'warning', message, { why, fix });
   const lack = { why: 'no follow-up can be started', fix: 'follow-up setup' };
   return [
-    isShort ? checked('namespace', status, message, { why, fix }) : checked('namespace', 'ok', message),
+    isShort ? short : checked('namespace', 'ok', message),
     hasSearchAttributes
       ? checked('search attributes', 'ok', 'all are registered')
       : checked('search attributes', 'error', 'not all are registered', lack),

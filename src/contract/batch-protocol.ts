@@ -27,6 +27,7 @@ export type PartOrder = z.infer<typeof partOrderSchema>;
 const { index, status, prLink, error } = followUpBatchResultSchema.shape.items.element.shape;
 // A later version may know more types.
 const knownError = error.unwrap().extend({ type: error.unwrap().shape.type.catch('Other') });
+const outcomeSchema = z.object({ status, prLink, error: knownError.optional() });
 
 /** From a part to its batch: its counts, and what has ended since the last report. */
 export const partReportSchema = z.object({
@@ -39,7 +40,7 @@ export const partReportSchema = z.object({
   order: z.number().min(0),
   open: z.int().min(0),
   counts: followUpBatchResultSchema.omit({ total: true, items: true, truncated: true, cancelled: true }),
-  ended: z.array(z.object({ index, status, prLink, error: knownError.optional() })),
+  ended: z.array(outcomeSchema.extend({ index })),
 });
 export type PartReport = z.infer<typeof partReportSchema>;
 
@@ -77,17 +78,16 @@ export interface FindItemsInput {
 }
 
 /** What Temporal knows about the follow-up of an item: its outcome, that it is open, or (neither set) nothing. */
-export interface FoundItem {
-  outcome?: ItemOutcome;
-  isOpen?: true;
-}
+export const foundItemSchema = z.object({ outcome: outcomeSchema.optional(), isOpen: z.literal(true).optional() });
+export type FoundItem = z.infer<typeof foundItemSchema>;
 
 /** Answer of the activity `findPart`. */
-export interface FoundPart {
-  isOpen?: true;
+export const foundPartSchema = z.object({
+  isOpen: z.literal(true).optional(),
   /** What to start it again with. Missing if Temporal no longer keeps it, or if a retry of its batch was started. */
-  items?: PartItems;
-}
+  items: partItemsSchema.optional(),
+});
+export type FoundPart = z.infer<typeof foundPartSchema>;
 
 /** How an item ended whose follow-up completed with this value. */
 export function outcomeOfResult(value: unknown): ItemOutcome {

@@ -1,15 +1,43 @@
 import { CancellationScope, condition, proxyActivities, sleep } from '@temporalio/workflow';
+import type { z } from 'zod';
 import type { ItemFinder } from '../activities/find-items.js';
 import type { FlowPort } from '../batch/flow.js';
-import { type BatchItemsRange, MAX_RESULT_ITEMS } from '../contract/index.js';
+import {
+  type FindItemsInput,
+  type FoundItem,
+  foundItemSchema,
+  type FoundPart,
+  foundPartSchema,
+} from '../contract/batch-protocol.js';
+import { type BatchItemsRange, MAX_RESULT_ITEMS, parseInput } from '../contract/index.js';
 
-/** The activities that ask Temporal what happened. They are repeated until it answers. */
-export const finder = proxyActivities<ItemFinder>({
+const activities = proxyActivities<ItemFinder>({
   startToCloseTimeout: '2m',
   // After the sends of the batch.
   priority: { priorityKey: 5 },
   retry: { initialInterval: '1s', maximumInterval: '30s' },
 });
+
+/** How follow-ups stand, in the order of the items. Asked until Temporal answers, as is {@link findPart}. */
+export function findItems(input: FindItemsInput): Promise<FoundItem[]> {
+  return untilRead(foundItemSchema.array().length(input.items.length), () => activities.findItems(input));
+}
+
+/** Whether a part runs, and otherwise what to start it again with. */
+export function findPart(workflowId: string): Promise<FoundPart> {
+  return untilRead(foundPartSchema, () => activities.findPart(workflowId));
+}
+
+/** Asks until the answer can be read: an operator may fail an activity, or complete it with anything. */
+function untilRead<T>(schema: z.ZodType<T>, ask: () => Promise<T>): Promise<T> {
+  return CancellationScope.nonCancellable(async () => {
+    for (;;) {
+      const answer = parseInput(schema, await ask().catch(() => undefined));
+      if (answer.ok) return answer.value;
+      await sleep('1s', { summary: 'until it asks Temporal again' });
+    }
+  });
+}
 
 /**
  * One timer at a time for everything that a workflow waits for. An earlier time starts another timer; a later one waits

@@ -31,7 +31,7 @@ import {
   SearchAttribute,
   WorkflowType,
 } from '../contract/index.js';
-import { createFlowPort, finder, pageRange, succeeds } from './batch-port.js';
+import { createFlowPort, findItems, pageRange, succeeds } from './batch-port.js';
 import { invalidInput } from './failures.js';
 
 /**
@@ -67,7 +67,7 @@ const BATCH_PRIORITY = 4;
 
 function createPort({ batchId, first }: PartInput): Omit<PartPort, keyof FlowPort> {
   return {
-    findItems: finder.findItems,
+    findItems,
     show: setCurrentDetails,
     tellBatch: (report) =>
       succeeds(getExternalWorkflowHandle(followUpBatchWorkflowId({ batchId })).signal(partReportSignal, report)),

@@ -42,7 +42,7 @@ import {
   SearchAttribute,
   WorkflowType,
 } from '../contract/index.js';
-import { createFlowPort, finder, pageRange, succeeds } from './batch-port.js';
+import { createFlowPort, findPart, pageRange, succeeds } from './batch-port.js';
 import { accept, invalidInput } from './failures.js';
 import { continueAsNew, isContinued, isNextRunDue } from './this-run.js';
 
@@ -140,7 +140,7 @@ function createPort({ state }: Batch): Omit<BatchPort, keyof FlowPort> {
     // Any time is good: if the server applies an update again on the next run, that run knows it by its id.
     isNextRunDue: () => isNextRunDue() || workflowInfo().historySize > MOST_HISTORY_BYTES,
     continueAsNew: (next) => continueAsNew<typeof followUpBatch>(null, next),
-    findPart: finder.findPart,
+    findPart,
     tellPart: (workflowId, order) => succeeds(getExternalWorkflowHandle(workflowId).signal(partOrderSignal, order)),
     startPart: async (input) => {
       const { first, items, again } = input;

@@ -53,7 +53,7 @@ describe('bad arguments end with exit code 2 before Temporal is contacted', () =
     expectRefused(['resolve', 'follow-up/p/j/k', 'perhaps'], 'word', 'perhaps'));
   test('every bad option of the simulator', () =>
     expectRefused(['simulator', '--port', 'x', '--limit', 'y', '--turn', 'z'], 'port:', 'limit:', 'turn:'));
-  test('every bad port of dev', () => expectRefused(['dev', '--port', 'x', '--ui-port', '0'], 'port:', 'uiPort:'));
+  test('every bad port of dev', () => expectRefused(['dev', '--port', 'x', '--ui-port', '0'], 'port:', 'ui-port:'));
   test('every bad setting, whatever its purpose', async () => {
     const bad = { TEMPORAL_ADDRESS: 'no port:here', FOLLOW_UP_TASK_QUEUE: '/_sys/x', FOLLOW_UP_BUDGET_LIMIT: '0' };
     const { exitCode, stderr } = await runCli(['list'], { env: bad });

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { judgeBatch, judgeBudget } from '../../src/cli/doctor.js';
+import { judgeBatch, judgeBudget, judgeNamespace } from '../../src/cli/doctor.js';
 import type { BatchStatus, BudgetStatus } from '../../src/contract/index.js';
 
 const nowMs = Date.UTC(2026, 0, 2, 12);
@@ -98,4 +98,15 @@ test.each<[string, Partial<BudgetStatus>, object[]]>([
   const found = judgeBudget({ ...budget, ...more });
   expect(found).toHaveLength(findings.length);
   expect(found).toMatchObject(findings);
+});
+
+test.each([
+  ['temporal.example:7233', 24, 'warning', expect.stringContaining('--namespace ns --retention 72h')],
+  ['localhost:7233', 24, 'note', undefined],
+  ['temporal.example:7233', 72, 'ok', undefined],
+])('at %s, a retention of %i h is reported as %s', (address, hours, status, fix) => {
+  const health = { retentionMs: hours * 3_600_000, hasSearchAttributes: true };
+  const [found] = judgeNamespace({ namespace: 'ns', address }, health);
+  expect(found).toMatchObject({ name: 'namespace', status });
+  expect(found?.fix).toEqual(fix);
 });

@@ -5,6 +5,7 @@ import { createItemFinder } from '../../src/activities/find-items.js';
 import { createBudgets } from '../../src/activities/budgets.js';
 import { createActivities } from '../../src/activities/index.js';
 import type { AgentJobsClient } from '../../src/agent-jobs/index.js';
+import type { FindItemsInput } from '../../src/contract/batch-protocol.js';
 import { budgetTaskQueue, type FollowUpInput, followUpWorkflowId } from '../../src/contract/index.js';
 import { createLogger } from '../../src/logging.js';
 import { ensureSearchAttributes } from '../../src/temporal/search-attributes.js';
@@ -32,6 +33,11 @@ export interface WorkflowRigOptions {
 export interface WorkflowRig {
   client: Client;
   taskQueue: string;
+  /**
+   * What `findItems` answers first about items of a batch id, and `findPart` about the workflow id of a part, as if
+   * somebody had completed them by hand.
+   */
+  wrongAnswers: Map<string, Promise<unknown>[]>;
   /** Starts a follow-up as any Temporal client would. */
   start(input: FollowUpInput): ReturnType<Client['workflow']['start']>;
   stop(): Promise<void>;
@@ -59,7 +65,13 @@ export async function startWorkflowRig(options: WorkflowRigOptions): Promise<Wor
     handBack: new AbortController().signal,
     linksArePrivate: false,
   });
-  const activities = { ...coreActivities, ...createItemFinder(client) };
+  const finder = createItemFinder(client);
+  const wrongAnswers = new Map<string, Promise<unknown>[]>();
+  const activities = {
+    ...coreActivities,
+    findItems: (input: FindItemsInput) => wrongAnswers.get(input.batchId)?.shift() ?? finder.findItems(input),
+    findPart: (id: string) => wrongAnswers.get(id)?.shift() ?? finder.findPart(id),
+  };
   const shared = { connection: native, workflowBundle: builtBundle, activities, maxCachedWorkflows: 1_000 };
   const workers = await Promise.all([
     Worker.create({ ...shared, taskQueue }),
@@ -69,6 +81,7 @@ export async function startWorkflowRig(options: WorkflowRigOptions): Promise<Wor
   return {
     client,
     taskQueue,
+    wrongAnswers,
     start: (input) =>
       client.workflow.start<typeof followUp>('followUp', {
         taskQueue,

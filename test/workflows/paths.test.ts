@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { WorkflowHandle } from '@temporalio/client';
+import { ApplicationFailure } from '@temporalio/common';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { resetToTask, resetWorkflow, sendNonsense } from '../../chaos/buttons.js';
 import { FollowUpClient } from '../../src/client/index.js';
@@ -414,5 +415,28 @@ describe.concurrent('a batch', () => {
     expect(await batch.result()).toMatchObject({ total: 2, completed: 1, errors: 1 });
     await recordRun('a batch whose part was terminated', batch);
     await recordRun('a part of a batch that takes over from another', part);
+  });
+
+  test('whose questions to Temporal are completed or failed by hand asks again', async () => {
+    const input = scripted();
+    const budget = followUps.budget(input.projectId);
+    await budget.pause();
+    const batch = await followUps.startBatch({ id: randomUUID(), items: [input] });
+    await eventually('it waits', async () => (await budget.status())?.waitingTotal === 1);
+    const part = newest({ workflowId: (await batch.parts())[0]! });
+    const failed = Promise.reject(ApplicationFailure.nonRetryable('by hand'));
+    failed.catch(() => undefined);
+    const aboutPart = [Promise.resolve(null), failed, Promise.resolve({ items: [] })];
+    const aboutItems = [failed, Promise.resolve([]), Promise.resolve([{ outcome: 'x' }]), Promise.resolve([{}, {}])];
+    rig.wrongAnswers.set(part.workflowId, aboutPart).set(batch.batchId, aboutItems);
+    await part.terminate();
+    await eventually('all are taken', () => aboutPart.length + aboutItems.length === 0);
+    await budget.resume();
+    expect(await batch.result()).toMatchObject({ total: 1, completed: 1 });
+    expect(receivedBy(input)).toBe(1);
+    for (const workflow of [part, newest(batch)]) {
+      const { events } = await workflow.fetchHistory();
+      expect(events?.filter((event) => event.workflowTaskFailedEventAttributes)).toEqual([]);
+    }
   });
 });
