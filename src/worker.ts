@@ -91,7 +91,7 @@ export async function startWorker(options: StartWorkerOptions): Promise<WorkerSe
       () => connections.client.close(),
       () => connections.native.close(),
     );
-    const { added } = await ensureSearchAttributes(connections.client, config.temporal.namespace);
+    const { added } = await ensureSearchAttributes(connections.client, config.temporal.namespace, { signal });
     if (added.length > 0) logger.info({ added }, 'Registered search attributes');
     const keys = openKeys(config, logger);
     const agentJobs = meterAgentJobs(openAgentJobs(config, keys), Runtime.instance().metricMeter);
@@ -99,6 +99,7 @@ export async function startWorker(options: StartWorkerOptions): Promise<WorkerSe
     const identity = `${process.pid}@${hostname()}/${randomUUID().slice(0, 8)}`;
     const ending = new AbortController();
     const temporal = new Client({ connection: connections.client, namespace: config.temporal.namespace });
+    signal?.throwIfAborted();
     const workers = await createWorkers(config, {
       connection: connections.native,
       identity,

@@ -38,7 +38,7 @@ export async function readBatchInput(
 ): Promise<{ input: StartBatchInput & { items: FollowUpInput[] }; lines: number[] }> {
   const { jobs, project, prompt, promptFile, allowDuplicates } = options;
   if ((file === undefined) === (jobs === undefined)) {
-    throw new UsageError('give one of FILE, with an input as JSON a line, and --jobs FILE, with a job id a line');
+    throw new UsageError('give either FILE (one JSON input per line) or --jobs FILE (one job id per line)');
   }
   if (jobs === undefined && (project !== undefined || prompt !== undefined || promptFile !== undefined)) {
     throw new UsageError('--project and the prompt go with --jobs; in FILE each line has its own');
@@ -175,7 +175,7 @@ async function* readLines(
   if (length > 0) yield length > maxBytes ? undefined : Buffer.concat(parts);
 }
 
-/** A line that cannot be taken, from 1, and every rule that it breaks. */
+/** An invalid line, from 1, and every rule that it breaks. */
 type BadLine = { line: number; issues: readonly InputIssue[] };
 
 /** Thrown when lines of a file break rules. Nothing was sent. */
@@ -192,11 +192,10 @@ export class BadLinesError extends Error {
     readonly badLineCount: number,
     shown: readonly BadLine[],
   ) {
-    const bad = `${badLineCount} of ${counted(lineCount, 'line')}`;
     const more = badLineCount - shown.length;
     super(
       [
-        `${file}: ${bad} cannot be taken, so nothing was sent`,
+        `${file}: ${badLineCount} of ${counted(lineCount, 'line')} invalid, so nothing was sent`,
         ...shown.map(({ line, issues }) => `  line ${line}: ${describeIssues(issues)}`),
         ...(more > 0 ? [`  and ${counted(more, 'more bad line')}`] : []),
       ].join('\n'),

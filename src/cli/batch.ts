@@ -68,7 +68,7 @@ export async function retryBatch(
   return withTemporal(cli, ({ followUps }) =>
     interruptible(cli, async (signal) => {
       const retried = followUps.batch(asked);
-      const plan = await retried.planRetry({ only });
+      const plan = await retried.planRetry({ only, signal });
       if (plan.delivered > 0) output.note(`${plan.delivered} skipped: already delivered`);
       if (plan.neverStarted > 0) {
         const rest = `the last ${plan.neverStarted} of its items`;
@@ -76,7 +76,7 @@ export async function retryBatch(
       }
       if (plan.open > 0) output.note(`${plan.open} skipped: still under way`);
       if (plan.unknown > 0 && !yes) {
-        const doubt = `whether the message was delivered is not known of ${plan.unknown} of the items`;
+        const doubt = `for ${counted(plan.unknown, 'item')} it is not known whether the message was delivered`;
         const ways = '--yes sends them again, though they may then be delivered twice; --only failed leaves them out';
         throw new UsageError(`${doubt}: ${ways}`);
       }
@@ -106,7 +106,11 @@ export async function showBatch(cli: Cli, batchId: string, { watch }: { watch?: 
   const { output } = cli;
   return withTemporal(cli, async ({ followUps }) => {
     const batch = followUps.batch(batchId);
-    if (watch === true) return interruptible(cli, (signal) => awaitBatch(cli, batch, signal));
+    if (watch === true) {
+      // A wrong address shows at once; the wait outlasts an outage of minutes.
+      await batch.describe();
+      return interruptible(cli, (signal) => awaitBatch(cli, batch, signal));
+    }
     const status = await batch.status();
     const failureCount = Math.min(SHOWN, status.failed + status.errors);
     const items: BatchItem[] = [];
@@ -131,7 +135,7 @@ export async function continueBatch(cli: Cli, batchId: string): Promise<void> {
     const batch = followUps.batch(batchId);
     const hold = await batch.continue();
     const what = hold ? `it was held: ${safeLine(hold.reason)}` : 'its first items have not all ended';
-    cli.output.data({ batchId, workflowId: batch.workflowId, hold }, `batch ${batchId} goes on; ${what}`);
+    cli.output.data({ batchId, workflowId: batch.workflowId, hold }, `batch ${batchId} continues; ${what}`);
   });
 }
 

@@ -134,7 +134,7 @@ export async function takeSlots(
     const what = `${counted(answer.count, 'slot')} of ${projectId}`;
     const text = answer.taken
       ? `took ${what}, ${clock(answer.takenAt)}`
-      : `did not take ${what}: ${BLOCKED[answer.waitReason] ?? 'not so many are free'}` +
+      : `did not take ${what}: ${BLOCKED[answer.waitReason] ?? 'not enough slots are free'}` +
         (answer.possibleAt === undefined ? '' : `, possible ${clock(answer.possibleAt)}`);
     output.data({ projectId, key, ...answer }, text);
     return answer.taken ? ExitCode.ok : ExitCode.error;
@@ -159,7 +159,7 @@ export async function restoreBudget(
 function describeRestored({ projectId, settings, stopped }: RestoredBudget): string {
   const limit = `${settings.limit} in ${formatDuration(settings.windowMs)}`;
   return [
-    `the budget of ${projectId} runs again; its last run was ${stopped.status} ${clock(stopped.at)}`,
+    `the budget of ${projectId} runs again; its last run ended ${clock(stopped.at)} (${stopped.status})`,
     'it first counts what was sent before, which can take some minutes; waiting follow-ups continue on their own',
     `the limit is ${limit}, and a pause by an operator is not kept: follow-up budget set, follow-up budget pause`,
   ].join('\n');

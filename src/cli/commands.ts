@@ -252,7 +252,7 @@ function finish(command: Command): void {
   command.commands.forEach(finish);
   if (command.commands.length > 0) return;
   for (const argument of command.registeredArguments) argument.description ||= ARGUMENTS[argument.name()] ?? '';
-  for (const option of command.options.filter(({ flags }) => /<(n|number|duration|port)>$/.test(flags))) {
+  for (const option of command.options.filter(({ flags }) => /<(n|number|duration|port|time)>$/.test(flags))) {
     option.argParser((text) => (/^\d+(\.\d+)?$/.test(text) ? Number(text) : text));
   }
   command.option('--json', 'print one JSON document (lists: one per line) on stdout, everything else on stderr');

@@ -42,6 +42,7 @@ export async function runDev(cli: Cli, options: DevOptions): Promise<ExitCode> {
       const stack = await showStart(cli, (say) => startStack(cli, ports, closers, say, signal));
       const inputs = own ? [own] : stack.simulatorUrl === undefined ? [] : demonstration();
       const cut = AbortSignal.any([signal, stack.failed]);
+      cut.throwIfAborted();
       const followUps = await sendAll(cli, stack, inputs, cut);
       cut.throwIfAborted();
       report(cli, stack, followUps);
@@ -129,18 +130,21 @@ async function startStack(
   const FOLLOW_UP_LOG_LEVEL = env['FOLLOW_UP_LOG_LEVEL'] ?? 'error';
   const config = loadConfig({ ...env, FOLLOW_UP_LOG_LEVEL }, cli.output.stderr.isTTY === true ? 'pretty' : 'json');
   const { status, temporal } = config;
-  if (status && !isSet(env, 'FOLLOW_UP_STATUS_ADDRESS') && !(await isPortFree(status.port, status.host)))
-    status.port = 0;
+  const isTaken = status && !isSet(env, 'FOLLOW_UP_STATUS_ADDRESS') && !(await isPortFree(status.port, status.host));
   // Its lines go above the live display.
   const write = (line: string) =>
     cli.output.note((config.logging.format === 'json' ? line : prettyLine(line)).trimEnd());
   const logger = createLogger(config.logging, isLive(cli.output.stderr) ? { write } : undefined);
-  const worker = await startWorker({ config, logger, signal });
+  const worker = await startWorker({
+    config: isTaken ? { ...config, status: { ...status, port: 0 } } : config,
+    logger,
+    signal,
+  });
   closers.push(() => worker.shutdown());
   const failed = new AbortController();
   void server?.exited.then(() => failed.abort(new Error(`the Temporal dev server has ended: ${server.lastOutput()}`)));
   worker.run().catch((error: unknown) => failed.abort(error));
-  await worker.ready;
+  await Promise.race([worker.ready, worker.run()]);
   return {
     /** Has the addresses of the started parts. */
     env,

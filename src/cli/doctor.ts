@@ -222,7 +222,7 @@ async function examineWork({ followUps }: TemporalSession, health: Health, hasWo
 
 function describeTrouble({ workflowId, what, fix, since }: Omit<Health['troubles'][number], 'kind'>): Check {
   const [name = 'workflow'] = /budget(?=\/)|batch|^follow-up(?=\/)/.exec(workflowId) ?? [];
-  const details = { subject: workflowId, since, why: 'it does not go on, and what depends on it waits', fix };
+  const details = { subject: workflowId, since, why: 'it is blocked, and so is everything that depends on it', fix };
   return checked(name, 'error', `${workflowId} ${what}`, details);
 }
 

@@ -166,14 +166,14 @@ export const cancel = order(
 export const pollNow = order(
   (followUp) => followUp.pollNow(),
   () => ({ pollRequested: true }),
-  (workflowId) => `asked ${workflowId} to look at its job`,
+  (workflowId) => `asked ${workflowId} to poll its job`,
 );
 
 /** `follow-up resolve` */
 export const resolve = order(
   (followUp, word: ResolveWord) => followUp.resolve(word),
   (resolved) => ({ resolved }),
-  (workflowId, word) => `${workflowId} takes it as ${word}`,
+  (workflowId, word) => `${workflowId} now treats its message as ${word}`,
 );
 
 /** A command that asks a follow-up for something. */

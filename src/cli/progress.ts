@@ -69,8 +69,11 @@ export async function showLive<T>(
   describe: (update: T) => string,
 ): Promise<void> {
   const draw = drawOn(output, terminal);
-  for await (const update of updates) draw(describe(update).split('\n'));
-  output.frame = undefined;
+  try {
+    for await (const update of updates) draw(describe(update).split('\n'));
+  } finally {
+    output.frame = undefined;
+  }
 }
 
 /**

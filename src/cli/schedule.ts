@@ -33,8 +33,8 @@ async function readBatch({ io }: Cli, file: string, { allowDuplicates }: CreateO
   const text = await readText('schedule', file, io, MAX_FILE_BYTES);
   const name = file === '-' ? 'stdin' : file;
   try {
-    const document = JSON.parse(text) as object;
-    if ('items' in document || 'jobIds' in document) return document;
+    const document: unknown = JSON.parse(text);
+    if (typeof document === 'object' && document && ('items' in document || 'jobIds' in document)) return document;
   } catch (error) {
     const [firstLine = ''] = text.trim().split('\n');
     if (!firstLine.trimEnd().endsWith('}')) throw new UsageError(`schedule: ${name}: not JSON: ${String(error)}`);

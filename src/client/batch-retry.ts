@@ -1,4 +1,5 @@
 import type { Client } from '@temporalio/client';
+import { WorkflowNotFoundError } from '@temporalio/common';
 import { z } from 'zod';
 import { expectationOf } from '../batch/pack.js';
 import { fillItem } from '../contract/batch-input.js';
@@ -23,6 +24,12 @@ export interface RetryOptions {
   only?: RetryChoice | undefined;
   /** What `planRetry` answered. @default a new plan */
   plan?: RetryPlan | undefined;
+}
+
+/** Options of `planRetry`. */
+export interface PlanRetryOptions extends Pick<RetryOptions, 'only'> {
+  /** Ends the planning; the promise rejects with the signal's reason. */
+  signal?: AbortSignal | undefined;
 }
 
 /** What a retry would send. */
@@ -76,7 +83,7 @@ export async function planRetry(
   client: Client,
   handleOf: (batchId: string) => BatchHandle,
   asked: string,
-  { only }: Pick<RetryOptions, 'only'>,
+  { only, signal }: PlanRetryOptions,
 ): Promise<RetryPlan> {
   const root = (await handleOf(asked).describe()).retry?.retryOf ?? asked;
   const batch = handleOf(root);
@@ -91,6 +98,7 @@ export async function planRetry(
     const { size, items } = await readItems(client, part);
     plan.neverStarted -= size;
     await fewAtATime(items, async ({ index, input }) => {
+      signal?.throwIfAborted();
       const standing = await standingOf(client, attempts.get(index) ?? [], expectationOf(input));
       const isLeftOut = standing === (only === 'unknown' ? 'send' : only === 'failed' ? 'unknown' : 'done');
       if (standing === 'done' || isLeftOut) return;
@@ -175,6 +183,7 @@ async function findAttempt(
 /** The size of a part, and its items that have a valid input. An invalid item would fail again. */
 async function readItems(client: Client, workflowId: string) {
   const start = await callTemporal(client, () => readRunStart(client, workflowId)).catch((cause: unknown) => {
+    if (!(cause instanceof WorkflowNotFoundError)) throw cause;
     const message = `what ${workflowId} was to send cannot be read: Temporal no longer keeps it`;
     throw new FollowUpFailedError(workflowId, 'Unexpected', message, { delivered: 'unknown' }, { cause });
   });

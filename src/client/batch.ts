@@ -21,7 +21,14 @@ import {
   WorkflowType,
 } from '../contract/index.js';
 import { checkBatch, handOver, type StartBatchInput, type StartBatchOptions } from './hand-over.js';
-import { planRetry, readRetryMemo, type RetryMemo, type RetryOptions, type RetryPlan } from './batch-retry.js';
+import {
+  planRetry,
+  readRetryMemo,
+  type PlanRetryOptions,
+  type RetryMemo,
+  type RetryOptions,
+  type RetryPlan,
+} from './batch-retry.js';
 import { FollowUpClientError, FollowUpFailedError, RefusedError, WorkerUnavailableError } from './errors.js';
 import { listQuery } from './list.js';
 import { findTroublesOfBatch, queryWorkflow, sendUpdate, type WorkflowTrouble } from './health.js';
@@ -167,7 +174,7 @@ export class BatchHandle {
    * @throws what {@link planRetry} and `startBatch` throw
    */
   async retry({ only, plan, ...options }: RetryOptions & StartBatchOptions = {}): Promise<StartedBatch> {
-    const { input, memo } = plan ?? (await this.planRetry({ only }));
+    const { input, memo } = plan ?? (await this.planRetry({ only, signal: options.signal }));
     return startBatch(this.#target, input, options, memo);
   }
 
@@ -177,8 +184,8 @@ export class BatchHandle {
    * @throws RefusedError if it runs, or has nothing to retry; InvalidInputError if the id would be too long;
    * FollowUpFailedError if Temporal no longer keeps the items; WorkerUnavailableError
    */
-  async planRetry({ only }: Pick<RetryOptions, 'only'> = {}): Promise<RetryPlan> {
-    return planRetry(this.#target.client, (batchId) => new BatchHandle(this.#target, batchId), this.batchId, { only });
+  async planRetry(options: PlanRetryOptions = {}): Promise<RetryPlan> {
+    return planRetry(this.#target.client, (batchId) => new BatchHandle(this.#target, batchId), this.batchId, options);
   }
 
   /**
@@ -269,6 +276,7 @@ export async function startBatch(
 ): Promise<StartedBatch> {
   const { client, taskQueue } = target;
   const plan = checkBatch(input);
+  options.signal?.throwIfAborted();
   const { batchId, items } = plan;
   const workflowId = followUpBatchWorkflowId({ batchId });
   const start = () =>

@@ -38,7 +38,7 @@ import {
   projectBudgetInputSchema,
 } from '../contract/protocol.js';
 import { describeIfKnown, fewAtATime, ifFound, readRunStart } from '../temporal/lookups.js';
-import { InvalidInputError, RefusedError } from './errors.js';
+import { InvalidInputError, RefusedError, TemporalUnreachableError } from './errors.js';
 import { findProjects } from './list.js';
 import { issuesIn } from './result.js';
 import { callTemporal, type ExecutionStatus, listWorkflows, toExecutionStatus } from './temporal.js';
@@ -308,7 +308,8 @@ export class BudgetHandle {
       const [input, carried] = await callTemporal(client, () => readRunStart(client, this.workflowId, runId));
       const ofRun = z.object({ settings: projectBudgetInputSchema.shape.settings });
       return ofRun.safeParse(carried).data?.settings ?? ofRun.parse(input).settings;
-    } catch {
+    } catch (error) {
+      if (error instanceof TemporalUnreachableError) throw error;
       // Its history is gone, or was written with another data converter.
       return settings;
     }

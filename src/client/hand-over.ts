@@ -117,8 +117,8 @@ function sorted(value: unknown): unknown {
 
 /** Options of `startBatch`. */
 export interface StartBatchOptions {
-  /** Stops the hand-over between two pieces; the promise rejects with the signal's reason. */
-  signal?: AbortSignal;
+  /** Stops before the start, or between two pieces of a long list; the promise rejects with the signal's reason. */
+  signal?: AbortSignal | undefined;
   /** Called as a long list is handed over, with the number of items so far. */
   onHandedOver?: (count: number, total: number) => void;
   /**
@@ -145,7 +145,7 @@ export async function handOver(
   const hasEnded = batch.alreadyStarted && (await batch.describe()).status !== 'running';
   const before = hasEnded ? { ...(await batch.result()), sealed: true } : await retrying(() => batch.status());
   if (before.sealed && before.total < items.length) {
-    const why = `takes no more items: it has the first ${before.total} of ${items.length}, and no batch has the others`;
+    const why = `takes no more items: it has the first ${before.total} of ${items.length}, and the others were never added`;
     throw new RefusedError('BatchEnded', batch.batchId, { why });
   }
   if (before.sealed) return;

@@ -27,6 +27,7 @@ import {
   type About,
   callTemporal,
   DEFAULT_CALL_TIMEOUT_MS,
+  describeEnd,
   isBetweenRuns,
   isCutOff,
   listIds,
@@ -216,7 +217,7 @@ async function troubleOf(
   const restore = `follow-up budget restore ${projectId ?? ''}`;
   if (toExecutionStatus(status.name) !== 'running') {
     if (projectId === undefined) return undefined;
-    const what = `is stopped: it was ${status.name.toLowerCase()}`;
+    const what = `is stopped: it ${describeEnd(toExecutionStatus(status.name))}`;
     return trouble('closed', what, restore, raw.workflowExecutionInfo?.closeTime);
   }
   const { pauseInfo } = raw.workflowExtendedInfo ?? {};
@@ -229,7 +230,7 @@ async function troubleOf(
   if (task && (task.attempt ?? 0) >= FAILING_FROM_ATTEMPT) {
     const reason = await readTaskFailure(client, workflowId);
     const reset = `temporal workflow reset --type LastWorkflowTask --workflow-id ${workflowId} --reason failing`;
-    const what = `fails at its tasks (attempt ${task.attempt}): ${reason ?? ''}`;
+    const what = `does not continue, because its workflow tasks fail (attempt ${task.attempt}): ${reason ?? ''}`;
     const fix = projectId === undefined ? reset : restore;
     if (reason !== undefined) return trouble('failing', what, fix, task.originalScheduledTime);
   }
@@ -245,7 +246,7 @@ async function troubleOf(
   if (!held) return undefined;
   const { activityType, activityId, pauseInfo: pause } = held;
   const unpause = `temporal activity unpause --workflow-id ${workflowId} --activity-id ${activityId ?? ''}`;
-  const what = `is held up: its activity ${activityType?.name ?? ''} is paused in Temporal`;
+  const what = `is blocked: its activity ${activityType?.name ?? ''} is paused in Temporal`;
   return trouble('activityPaused', what, unpause, pause?.pauseTime);
 }
 

@@ -16,7 +16,7 @@
 export { type RetryChoice, retryChoices, type ScheduleOverlap, scheduleOverlaps } from '../contract/choices.js';
 export { type BatchExecution, BatchHandle, StartedBatch } from './batch.js';
 export type { BatchPreview, ProjectPreview } from './batch-preview.js';
-export type { RetryMemo, RetryOptions, RetryPlan } from './batch-retry.js';
+export type { PlanRetryOptions, RetryMemo, RetryOptions, RetryPlan } from './batch-retry.js';
 export {
   type BudgetExecutionState,
   BudgetHandle,

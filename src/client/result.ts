@@ -1,5 +1,4 @@
 import { setMaxListeners } from 'node:events';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { type Client, WorkflowFailedError } from '@temporalio/client';
 import { ApplicationFailure, CancelledFailure, TerminatedFailure, TimeoutFailure } from '@temporalio/common';
 import { z } from 'zod';
@@ -12,7 +11,7 @@ import {
   type InputIssue,
   parseInput,
 } from '../contract/index.js';
-import { isPassingTrouble } from '../temporal/grpc.js';
+import { isPassingTrouble, pause } from '../temporal/grpc.js';
 import { BatchFailedError, FollowUpFailedError } from './errors.js';
 import { type About, type ExecutionStatus, isVagueTrouble, retryWhileAway, toClientError } from './temporal.js';
 
@@ -84,14 +83,15 @@ async function pollForResult(
     } catch (error) {
       signal?.throwIfAborted();
       if (error instanceof WorkflowFailedError) {
+        if (!(error.cause instanceof TerminatedFailure)) throw error;
         // A reset terminates the run and starts another under the same id.
-        if (error.cause instanceof TerminatedFailure && (await describe()).status !== 'terminated') continue;
-        throw error;
+        if ((await retryWhileAway(describe, reconnectTimeoutMs, signal)).status === 'terminated') throw error;
+        continue;
       }
       if (isPassingTrouble(error)) vagueInARow = 0;
       else if (!isVagueTrouble(error) || ++vagueInARow > MOST_VAGUE_IN_A_ROW) throw error;
       await retryWhileAway(describe, reconnectTimeoutMs, signal);
-      await sleep(RECONNECT_INTERVAL_MS, undefined, signal ? { signal } : {});
+      await pause(RECONNECT_INTERVAL_MS, signal);
     }
   }
 }

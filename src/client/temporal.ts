@@ -1,7 +1,6 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client, WorkflowExecutionInfo } from '@temporalio/client';
 import { NamespaceNotFoundError, type Timestamp, WorkflowNotFoundError } from '@temporalio/common';
-import { describeGrpcError, GrpcStatus, grpcStatusOf, isBadHeader, isPassingTrouble } from '../temporal/grpc.js';
+import { describeGrpcError, GrpcStatus, grpcStatusOf, isBadHeader, isPassingTrouble, pause } from '../temporal/grpc.js';
 import {
   FollowUpClientError,
   type Refusal,
@@ -109,7 +108,7 @@ export async function retryWhileAway<T>(call: () => Promise<T>, timeoutMs: numbe
       const mayMend = error instanceof WorkerUnavailableError || isPassingTrouble(error) || isBetweenRuns(error);
       if (!mayMend || Date.now() >= giveUpAtMs) throw error;
     }
-    await sleep(RETRY_INTERVAL_MS, undefined, signal ? { signal } : {});
+    await pause(RETRY_INTERVAL_MS, signal);
   }
 }
 
@@ -158,21 +157,24 @@ export async function listIds(client: Client, query: string, most = MOST_IDS): P
 /** State of a workflow as Temporal sees it. A paused workflow counts as running. */
 export type ExecutionStatus = 'running' | 'completed' | 'failed' | 'cancelled' | 'terminated' | 'timedOut' | 'unknown';
 
+const STATUS: Partial<Record<WorkflowExecutionInfo['status']['name'], ExecutionStatus>> = {
+  RUNNING: 'running',
+  CONTINUED_AS_NEW: 'running',
+  PAUSED: 'running',
+  COMPLETED: 'completed',
+  FAILED: 'failed',
+  CANCELLED: 'cancelled',
+  TERMINATED: 'terminated',
+  TIMED_OUT: 'timedOut',
+};
+
 /** Status of an execution in this library's words. */
 export function toExecutionStatus(name: WorkflowExecutionInfo['status']['name']): ExecutionStatus {
-  switch (name) {
-    case 'RUNNING':
-    case 'CONTINUED_AS_NEW':
-    case 'PAUSED':
-      return 'running';
-    case 'TIMED_OUT':
-      return 'timedOut';
-    case 'COMPLETED':
-    case 'FAILED':
-    case 'CANCELLED':
-    case 'TERMINATED':
-      return name.toLowerCase() as Lowercase<typeof name>;
-    default:
-      return 'unknown';
-  }
+  return STATUS[name] ?? 'unknown';
+}
+
+/** What a closed workflow did, after `it`. */
+export function describeEnd(status: ExecutionStatus): string {
+  if (status === 'timedOut') return 'timed out';
+  return status === 'cancelled' || status === 'terminated' ? `was ${status}` : status;
 }

@@ -1,6 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
+import { describeGrpcError } from '../temporal/grpc.js';
 import { TemporalUnreachableError } from './errors.js';
+import { isVagueTrouble } from './temporal.js';
 
 /** Options of `watch`. */
 export interface WatchOptions {
@@ -36,11 +38,12 @@ export async function* watchChanges<Update>(
       update = await look(last);
       awaySinceMs = undefined;
     } catch (error) {
-      if (!(error instanceof TemporalUnreachableError)) throw error;
+      const isAway = error instanceof TemporalUnreachableError;
+      if (!isAway && !isVagueTrouble(error)) throw error;
       awaySinceMs ??= Date.now();
       // At the first look there is nothing to hold on to: a wrong address should show at once.
       if (last === undefined || Date.now() - awaySinceMs >= reconnectTimeoutMs) throw error;
-      update = outdated(last, error.message);
+      update = outdated(last, isAway ? error.message : describeGrpcError(error));
     }
     if (!isDeepStrictEqual(update, last)) yield update;
     last = update;

@@ -1,8 +1,7 @@
-import { statSync } from 'node:fs';
 import type { WorkerDeploymentVersion } from '@temporalio/common';
 import { KEY_RULE, parseKeyFile, parseKeysFile } from '../agent-jobs/api-keys.js';
 import { isLoopbackHost } from '../agent-jobs/base-url.js';
-import { clientSettings, versionSettings, workerSettings } from './settings.js';
+import { clientSettings, statOf, versionSettings, workerSettings } from './settings.js';
 import { type Environment, readSettings, type SettingsReader, type Values } from './settings-reader.js';
 import { readTemporalConfig, type TemporalConfig } from './temporal-config.js';
 
@@ -148,5 +147,5 @@ function readSecurityWarnings(settings: SettingsReader): string[] {
 function isForEverybody(path: string): boolean {
   // Windows has no such bits and reports the same mode for every file.
   if (process.platform === 'win32') return false;
-  return ((statSync(path, { throwIfNoEntry: false })?.mode ?? 0) & 0o007) !== 0;
+  return ((statOf(path)?.mode ?? 0) & 0o007) !== 0;
 }

@@ -1,4 +1,4 @@
-import { statSync } from 'node:fs';
+import { type Stats, statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { z } from 'zod';
 import { isUsableApiKey, KEY_RULE } from '../agent-jobs/api-keys.js';
@@ -181,6 +181,15 @@ export const workerSettings = {
   },
 };
 
+/** `undefined` if the path leads nowhere, or may not be looked at. */
+export function statOf(path: string): Stats | undefined {
+  try {
+    return statSync(path);
+  } catch {
+    return undefined;
+  }
+}
+
 /** Both or neither. */
 export const versionSettings = {
   deploymentName: setting('TEMPORAL_DEPLOYMENT_NAME', versionPart('/'), undefined),
@@ -193,9 +202,6 @@ export const dataConverterSetting = setting(
   z
     .string()
     .transform((path) => resolve(path))
-    .refine(
-      (path) => statSync(path, { throwIfNoEntry: false })?.isFile() === true,
-      'must be the path of a JavaScript module',
-    ),
+    .refine((path) => statOf(path)?.isFile() === true, 'must be the path of a JavaScript module'),
   undefined,
 );

@@ -63,7 +63,7 @@ export async function startDevServer(options: DevServerOptions): Promise<DevServ
     const server = startServerProcess(path, ['server', 'start-dev', ...serverArgs], { env: childEnvironment(env) });
     const kill = () => server.kill('SIGKILL');
     try {
-      await waitUntilReady('Temporal dev server', server, START_TIMEOUT_MS, () => isUp(httpPort));
+      await waitUntilReady('Temporal dev server', server, START_TIMEOUT_MS, () => isUp(httpPort), options.signal);
     } catch (error) {
       await kill();
       throw error;

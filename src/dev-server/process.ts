@@ -71,7 +71,8 @@ export function startServerProcess(
       child.stdin.destroy();
       resolve(exitCode);
     };
-    child.once('exit', end);
+    // Not `exit`: the end of its output may come later.
+    child.once('close', end);
     child.once('error', (error) => {
       output += `${command} could not be started: ${error.message}\n`;
       end(null);
@@ -98,17 +99,20 @@ export function startServerProcess(
 /**
  * Calls `isReady` until it returns true. It may throw to say why not yet.
  *
- * @throws Error with the last reason and the end of the server's output, if the server ends or time is up
+ * @throws Error with the last reason and the end of the server's output, if the server ends or time is up; the signal's
+ * reason
  */
 export async function waitUntilReady(
   name: string,
   server: ServerProcess,
   timeoutMs: number,
   isReady: () => Promise<boolean>,
+  signal?: AbortSignal,
 ): Promise<void> {
   const deadline = performance.now() + timeoutMs;
   let reason = 'no answer';
   for (;;) {
+    signal?.throwIfAborted();
     const output = `Its last output: ${server.lastOutput() || '(none)'}`;
     if (server.hasExited()) throw new Error(`${name} ended before it was ready. ${output}`);
     try {

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { defaultGrpcRetryOptions, isGrpcServiceError, makeGrpcRetryInterceptor } from '@temporalio/client';
 import { maskSecrets } from '../secrets.js';
 import { InterceptingCall, type Interceptor, Metadata, status } from '@grpc/grpc-js';
@@ -30,6 +31,14 @@ const PASSING: readonly unknown[] = [GrpcStatus.unavailable, GrpcStatus.resource
 /** Whether waiting and trying again may help: the server is away or overloaded, or did not answer in time. */
 export function isPassingTrouble(error: unknown): boolean {
   return PASSING.includes(grpcStatusOf(error));
+}
+
+/** Waits before the next try. Rejects with the signal's reason, where Node would have an error of its own. */
+export async function pause(ms: number, signal?: AbortSignal): Promise<void> {
+  await sleep(ms, undefined, signal && { signal }).catch((error: unknown) => {
+    signal?.throwIfAborted();
+    throw error;
+  });
 }
 
 const BAD_HEADER = /^Metadata (?:string value|key) "/;

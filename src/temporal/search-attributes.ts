@@ -1,7 +1,7 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { ConnectionLike } from '@temporalio/client';
 import { SearchAttribute } from '../contract/index.js';
-import { describeGrpcError, GrpcStatus, grpcStatusOf, isPassingTrouble } from './grpc.js';
+import { TemporalUnreachableError } from './errors.js';
+import { describeGrpcError, GrpcStatus, grpcStatusOf, isPassingTrouble, pause } from './grpc.js';
 
 /** `INDEXED_VALUE_TYPE_KEYWORD` of Temporal's API. */
 const KEYWORD = 2;
@@ -9,6 +9,8 @@ const KEYWORD = 2;
 /** The server reads attributes from a cache that may be a minute old. */
 const QUERYABLE_TIMEOUT_MS = 90_000;
 const QUERYABLE_INTERVAL_MS = 500;
+/** Of one call, with the retries of the SDK. */
+const CALL_TIMEOUT_MS = 10_000;
 
 /** How the server refuses one attribute too many. It gives no other sign of the limit. */
 const OVER_LIMIT = /more than (\d+) search attributes? of type Keyword/i;
@@ -36,13 +38,23 @@ interface Target {
  * by many workers at once.
  *
  * @returns names of the attributes that were missing before
- * @throws SearchAttributesError if they are missing and may not be registered, or exist with another type
+ * @throws SearchAttributesError if they are missing and may not be registered, or exist with another type;
+ * TemporalUnreachableError; the signal's reason
  */
 export async function ensureSearchAttributes(
   connection: ConnectionLike,
   namespace: string,
-  { timeoutMs = QUERYABLE_TIMEOUT_MS }: { timeoutMs?: number } = {},
+  { timeoutMs = QUERYABLE_TIMEOUT_MS, signal }: { timeoutMs?: number; signal?: AbortSignal | undefined } = {},
 ): Promise<{ added: string[] }> {
+  try {
+    return await ensure(connection, namespace, timeoutMs, signal);
+  } catch (error) {
+    if (error instanceof SearchAttributesError || grpcStatusOf(error) === undefined) throw error;
+    throw new TemporalUnreachableError(undefined, describeGrpcError(error), undefined, { cause: error });
+  }
+}
+
+async function ensure(connection: ConnectionLike, namespace: string, timeoutMs: number, signal?: AbortSignal) {
   const names = Object.values(SearchAttribute).map(({ name }) => name);
   const existing = await listAttributes(connection, namespace);
   const wrong = names.filter((name) => existing?.has(name) && existing.get(name) !== KEYWORD);
@@ -54,14 +66,16 @@ export async function ensureSearchAttributes(
   }
   const missing = names.filter((name) => !existing?.has(name));
   const added = missing.length === 0 ? [] : await addAttributes({ connection, namespace, names: missing }, existing);
-  await waitUntilQueryable({ connection, namespace, names }, timeoutMs);
+  await waitUntilQueryable({ connection, namespace, names }, timeoutMs, signal);
   return { added };
 }
 
 /** Types by name; `undefined` if the server cannot list them, like the time-skipping test server. */
 async function listAttributes(connection: ConnectionLike, namespace: string): Promise<Map<string, number> | undefined> {
   try {
-    const { customAttributes } = await connection.operatorService.listSearchAttributes({ namespace });
+    const { customAttributes } = await withinLimit(connection, () =>
+      connection.operatorService.listSearchAttributes({ namespace }),
+    );
     return new Map(Object.entries(customAttributes));
   } catch (error) {
     const status = grpcStatusOf(error);
@@ -76,7 +90,9 @@ async function addAttributes(
 ): Promise<string[]> {
   const searchAttributes = Object.fromEntries(names.map((name) => [name, KEYWORD]));
   try {
-    await connection.operatorService.addSearchAttributes({ namespace, searchAttributes });
+    await withinLimit(connection, () =>
+      connection.operatorService.addSearchAttributes({ namespace, searchAttributes }),
+    );
     return names;
   } catch (error) {
     const status = grpcStatusOf(error);
@@ -109,18 +125,28 @@ function describeLimit(limit: number, needed: number, existing: ReadonlyMap<stri
   );
 }
 
-async function waitUntilQueryable({ connection, namespace, names }: Target, timeoutMs: number): Promise<void> {
+function withinLimit<T>(connection: ConnectionLike, call: () => Promise<T>): Promise<T> {
+  return connection.withDeadline(Date.now() + CALL_TIMEOUT_MS, call);
+}
+
+async function waitUntilQueryable(
+  { connection, namespace, names }: Target,
+  timeoutMs: number,
+  signal?: AbortSignal,
+): Promise<void> {
   const deadlineMs = performance.now() + timeoutMs;
   const query = names.map((name) => `${name} = "none"`).join(' AND ');
   for (;;) {
     try {
-      await connection.workflowService.listWorkflowExecutions({ namespace, pageSize: 1, query });
+      await withinLimit(connection, () =>
+        connection.workflowService.listWorkflowExecutions({ namespace, pageSize: 1, query }),
+      );
       return;
     } catch (error) {
       const status = grpcStatusOf(error);
       if (status === GrpcStatus.unimplemented) return;
-      if (status !== GrpcStatus.invalidArgument && status !== GrpcStatus.unavailable) throw error;
-      if (performance.now() < deadlineMs) await sleep(QUERYABLE_INTERVAL_MS);
+      if (status !== GrpcStatus.invalidArgument && !isPassingTrouble(error)) throw error;
+      if (performance.now() < deadlineMs) await pause(QUERYABLE_INTERVAL_MS, signal);
       else {
         const problem = `does not take queries with ${names.join(', ')} (${describeGrpcError(error)})`;
         throw new SearchAttributesError(`namespace ${namespace} ${problem}: run "follow-up setup"`, { cause: error });

@@ -11,7 +11,9 @@ import {
   describeGrpcError,
   GrpcStatus,
   grpcStatusOf,
+  isBadHeader,
   isPassingTrouble,
+  pause,
   WITHOUT_PROXY,
 } from '../temporal/grpc.js';
 
@@ -54,21 +56,28 @@ export async function openConnections(
     } catch (error) {
       const leftMs = endMs - performance.now();
       const reason = describe(error, temporal);
-      if (isRefusal(error) || leftMs <= retryMs) {
-        throw new TemporalUnreachableError(address, reason, undefined, { cause: error });
-      }
+      if (isRefusal(error) || leftMs <= retryMs) throw unreachable(address, reason, error);
       const fields = { address, namespace, reason };
       logger.warn(fields, `Waiting for Temporal at ${address}; giving up in ${formatDuration(leftMs)}`);
-      await sleep(retryMs, undefined, signal && { signal });
+      await pause(retryMs, signal);
     }
   }
   try {
     await onReached();
-    return { client, native: await NativeConnection.connect({ ...temporal.connectionOptions(), plugins }) };
+    const connecting = NativeConnection.connect({ ...temporal.connectionOptions(), plugins });
+    const native = await connecting.catch((error: unknown) => {
+      throw unreachable(address, describeGrpcError(error), error);
+    });
+    return { client, native };
   } catch (error) {
     await client.close();
-    throw new TemporalUnreachableError(address, describeGrpcError(error), undefined, { cause: error });
+    throw error;
   }
+}
+
+/** A bad header is no cause to pass on: its error quotes the header, which may be the API key. */
+function unreachable(address: string, reason: string, cause: unknown): TemporalUnreachableError {
+  return new TemporalUnreachableError(address, reason, undefined, isBadHeader(cause) ? {} : { cause });
 }
 
 /** Connects, and has the server answer, which tells whether it accepts the credentials. */
@@ -126,8 +135,8 @@ export async function followApiKey(
       const key = readKeyFile();
       if (key !== apiKey) {
         await client.withApiKey(key, () => describeNamespace(client, namespace));
-        client.setApiKey(key);
         await native.setApiKey(key);
+        client.setApiKey(key);
         apiKey = key;
         logger.info("Temporal's new API key is in use");
       }

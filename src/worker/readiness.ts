@@ -1,9 +1,8 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { ConnectionLike } from '@temporalio/client';
 import type { Logger } from 'pino';
 import type { WatchedApiKeys } from '../agent-jobs/index.js';
 import { budgetTaskQueue } from '../contract/index.js';
-import { describeGrpcError, GrpcStatus, grpcStatusOf } from '../temporal/grpc.js';
+import { describeGrpcError, GrpcStatus, grpcStatusOf, pause } from '../temporal/grpc.js';
 import type { Readiness } from './status-server.js';
 
 /** How long an answer is valid: so long, all probes together cost one check of Temporal and of the files. */
@@ -63,8 +62,10 @@ export async function waitUntilPolled(
   const isPolled = async (name: string, taskQueueType: typeof WORKFLOW | typeof ACTIVITY): Promise<boolean> => {
     try {
       const request = { namespace, taskQueue: { name }, taskQueueType };
-      // eslint-disable-next-line @typescript-eslint/no-unsafe-enum-assignment -- the enum is in a package of the SDK's own
-      const { pollers } = await connection.workflowService.describeTaskQueue(request);
+      const { pollers } = await connection.withDeadline(Date.now() + TEMPORAL_DEADLINE_MS, () =>
+        // eslint-disable-next-line @typescript-eslint/no-unsafe-enum-assignment -- the enum is in a package of the SDK's own
+        connection.workflowService.describeTaskQueue(request),
+      );
       return pollers.some((poller) => poller.identity === identity);
     } catch (error) {
       if (grpcStatusOf(error) === GrpcStatus.unimplemented) return true;
@@ -78,6 +79,6 @@ export async function waitUntilPolled(
     [budgetTaskQueue(taskQueue), WORKFLOW],
   ] as const;
   for (const [name, type] of queues) {
-    while (!(await isPolled(name, type))) await sleep(INTERVAL_MS, undefined, { signal });
+    while (!(await isPolled(name, type))) await pause(INTERVAL_MS, signal);
   }
 }

@@ -110,7 +110,7 @@ export async function runWorkers(
   const isOver = await Promise.race([ended, sleep(endWithinMs, false, { signal: over.signal })]);
   over.abort();
   if (failures.length > 0) throw failures[0];
-  if (!isOver) throw new Error('a Temporal worker of this process has failed, and does not end');
+  if (!isOver) throw new Error('a Temporal worker of this process failed and did not stop');
 }
 
 /** Shuts a worker down, unless it has ended or is about to. */

@@ -47,7 +47,7 @@ export async function startStatusServer({ host, port }: StatusAddress, status: W
     const problem =
       code === 'EADDRINUSE'
         ? 'is taken by another process: stop that one, give another address, or "off"'
-        : `cannot be listened on (${code}): give another address, or "off"`;
+        : `cannot be used (${code}): give another address, or "off"`;
     const message = `${hostAndPort(host, port)} ${problem}`;
     throw new ConfigError([{ name: 'FOLLOW_UP_STATUS_ADDRESS', message }]);
   }

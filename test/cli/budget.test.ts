@@ -72,7 +72,7 @@ describe('orders', () => {
     expect((await budget('take', projectId, '--count', '3', '--key', 'bot', '--json')).stdout).toBe(first.stdout);
     const none = await budget('take', projectId, '--count', '3', '--key', 'other');
     expect(none.exitCode).toBe(1);
-    expect(none.stdout).toMatch(/^did not take 3 slots of \S+: not so many are free, possible /);
+    expect(none.stdout).toMatch(/^did not take 3 slots of \S+: not enough slots are free, possible /);
     const tooMany = await budget('take', projectId, '--count', '6');
     expect(tooMany).toMatchObject({ exitCode: 2, stderr: expect.stringContaining('count: must be at most 5') });
     await budget('set', projectId, '--limit', '2');

@@ -26,7 +26,7 @@ test('the executable reads stdin and takes its settings from the environment', a
   const stdin = '{"projectId":"p"}\n';
   const run = startCli(['batch', 'run', '-', '--id', 'b'], { stdin }).ended;
   const setting = startCli(['list'], { env: { TEMPORAL_CONFIG_FILE: '/nowhere/temporal.toml' } }).ended;
-  expect((await run).stderr).toContain('stdin: 1 of 1 line cannot be taken');
+  expect((await run).stderr).toContain('stdin: 1 of 1 line invalid');
   expect((await setting).stderr).toContain('TEMPORAL_CONFIG_FILE');
 });
 

@@ -42,6 +42,17 @@ test.each<[string, Work]>([
   for (const control of ['\u001b[2J', '\u001b]0', '\u0007', '\u009b', '\u202e']) expect(text).not.toContain(control);
 });
 
+test('a live display whose updates fail leaves no frame behind', async () => {
+  const terminal = Object.assign(new PassThrough(), { isTTY: true, rows: 24, columns: 80 });
+  const output = new Output({ stdout: new PassThrough(), stderr: terminal as unknown as WriteStream }, false);
+  async function* updates() {
+    yield 'shown';
+    await Promise.reject(new Error('lost'));
+  }
+  await expect(showLive(output, output.stderr as WriteStream, updates(), String)).rejects.toThrow('lost');
+  expect(output.frame).toBeUndefined();
+});
+
 /** What a terminal shows after the writes: it moves the cursor up, clears the rest of a line, and all below. */
 function screenOf(writes: readonly string[]): string[] {
   const screen: string[] = [];

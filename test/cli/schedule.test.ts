@@ -125,6 +125,12 @@ describe('bad input ends with exit code 2, and nothing is created', () => {
     expect(stderr).toMatch(/^error: Usage: schedule: \S+: not JSON: SyntaxError: /);
   });
 
+  test.each(['5', 'null'])('a document that is %s', async (text) => {
+    const { exitCode, stderr } = await schedule(['create', newName(), '-', '--every', '1h'], text);
+    expect(exitCode).toBe(2);
+    expect(stderr).toContain('1 of 1 line invalid');
+  });
+
   test('a list of jobs that would need too many parts', async () => {
     const document = {
       projectId: 'p',

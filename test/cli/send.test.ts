@@ -249,7 +249,7 @@ describe('looking and acting', () => {
     expect(item).toMatchObject({ jobId: 'job-list', startedAt: expect.stringMatching(/Z$/) as string });
     const byLink = await runCli(['list', '--pr', item.prLink, '--json'], { env });
     expect(byLink.stdout).toBe(byJob.stdout);
-    const none = await runCli(['list', '--project', project, '--since', '0ms', '--json'], { env });
+    const none = await runCli(['list', '--project', project, '--since', '0', '--json'], { env });
     expect(none).toMatchObject({ exitCode: 0, stdout: '' });
   });
 

@@ -118,7 +118,7 @@ test('a list that was handed over in part is refused once the batch takes no mor
   const { total } = await batch.result();
   expect(total).toBeLessThan(items.length);
   await expect(stack.followUps.startBatch({ id, items })).rejects.toThrow(
-    `takes no more items: it has the first ${total} of 600, and no batch has the others`,
+    `takes no more items: it has the first ${total} of 600, and the others were never added`,
   );
 });
 

@@ -273,6 +273,14 @@ describe('while Temporal is unreachable', () => {
     await expect(drain(watch)).rejects.toThrow(TemporalUnreachableError);
     await stack.client.workflow.getHandle(workflowId).terminate();
   });
+
+  test('a wait that is ended rejects with the reason for which it was ended', async () => {
+    proxy.down();
+    const end = new AbortController();
+    const result = followUps.batch('any').result({ signal: end.signal });
+    setTimeout(() => end.abort(new Error('no longer wanted')), 500);
+    await expect(result).rejects.toThrow('no longer wanted');
+  });
 });
 
 async function drain(updates: AsyncIterable<FollowUpUpdate>): Promise<void> {

@@ -41,6 +41,13 @@ test('start gives the workflow its id, task queue, search attributes and summary
   expect(await description.staticSummary()).toBe(`Follow-up to job-1 (${project})`);
 });
 
+test('a batch whose start was called off is not started', async () => {
+  const id = `batch-${randomUUID()}`;
+  const signal = AbortSignal.abort(new Error('called off'));
+  await expect(followUps.startBatch({ id, items: [input('job-0')] }, { signal })).rejects.toThrow('called off');
+  await expect(followUps.batch(id).describe()).rejects.toMatchObject({ type: 'BatchNotFound' });
+});
+
 test('two starts without a key are two follow-ups', async () => {
   const [one, two] = [await followUps.start(input('job-2')), await followUps.start(input('job-2'))];
   expect(one.workflowId).not.toBe(two.workflowId);

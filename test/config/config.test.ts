@@ -350,6 +350,16 @@ describe('the Temporal configuration', () => {
     });
   });
 
+  test('names every bad setting if a path leads through a file', () => {
+    const path = join(file('no-directory', ''), 'key');
+    const env = { AGENT_JOBS_API_KEY_FILE: path, FOLLOW_UP_DATA_CONVERTER: path, FOLLOW_UP_LOG_LEVEL: 'loud' };
+    expect(issuesOf(() => loadConfig(env))).toMatchObject({
+      AGENT_JOBS_API_KEY_FILE: expect.stringContaining('cannot be read: ENOTDIR') as string,
+      FOLLOW_UP_DATA_CONVERTER: expect.stringContaining('must be the path') as string,
+      FOLLOW_UP_LOG_LEVEL: expect.any(String) as string,
+    });
+  });
+
   test('reads the file of its API key again when it is asked to', () => {
     const config = loadTemporalConfig({ TEMPORAL_API_KEY_FILE: file('rotated-key', 'key-of-yesterday') });
     file('rotated-key', 'key-of-today\n');

@@ -186,7 +186,7 @@ const guides: Record<string, Guide> = {
           await stopBudget(stage);
         },
         fails: ['1 npx follow-up doctor'],
-        prints: ['follow-up budget restore demo', 'the budget is stopped'],
+        prints: ['follow-up budget restore demo', 'STOPPED: nothing is sent until'],
       },
       'A budget that was stopped, or whose tasks fail': {
         prints: ['the budget of demo runs again'],
@@ -374,7 +374,7 @@ const guides: Record<string, Guide> = {
         },
         prints: [/delivery-unknown .*follow-up\/website\/job-2\/logo/, 'finding out whether the message was delivered'],
       },
-      FollowUpSendsUnclear: { prints: [`${PARSER_TESTS} takes it as sent`] },
+      FollowUpSendsUnclear: { prints: [`${PARSER_TESTS} now treats its message as sent`] },
       FollowUpServiceFails: { prints: [ALL_IS_WELL] },
       FollowUpBatchHeld: {
         before: async ({ followUps }) => {

@@ -56,6 +56,24 @@ test('a server that cannot list, add or query search attributes is accepted', as
   });
 });
 
+test('a server that does not accept the credentials counts as one that cannot be reached', async () => {
+  const unauthenticated = '16';
+  await withServer({ ListSearchAttributes: unauthenticated }, async (connection) => {
+    const start = ensureSearchAttributes(connection, 'default');
+    await expect(start).rejects.toThrow('Temporal cannot be reached: not for you');
+    await expect(start).rejects.toMatchObject({ exitCode: 5 });
+  });
+});
+
+test('a signal ends the wait until attributes are queryable', async () => {
+  await withServer({ ListWorkflowExecutions: '3' }, async (connection) => {
+    const end = new AbortController();
+    const start = ensureSearchAttributes(connection, 'default', { signal: end.signal });
+    setTimeout(() => end.abort(new Error('no longer wanted')), 100);
+    await expect(start).rejects.toThrow('no longer wanted');
+  });
+});
+
 test('if attributes never become queryable, the wait ends and names the command', async () => {
   await withServer({ ListWorkflowExecutions: '3' }, async (connection) => {
     const start = ensureSearchAttributes(connection, 'default', { timeoutMs: 700 });

@@ -73,5 +73,5 @@ test('a Temporal worker that has failed and never ends is waited for until the l
   const workers = { followUps: fakeWorker(), budgets: fakeWorker() };
   const running = runWorkers(workers, { onEnd: () => workers.followUps.shutdown(), endWithinMs: 1 });
   workers.budgets.fail();
-  await expect(running).rejects.toThrow('has failed, and does not end');
+  await expect(running).rejects.toThrow('failed and did not stop');
 });
