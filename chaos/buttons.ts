@@ -80,7 +80,7 @@ export async function onActivities(
       else await service.unpauseActivity(activity);
       count += 1;
     } catch (error) {
-      if (grpcStatusOf(error) !== GrpcStatus.notFound) throw error;
+      if (grpcStatusOf(error) !== GrpcStatus.NOT_FOUND) throw error;
     }
   }
   return count;

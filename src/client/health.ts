@@ -104,7 +104,7 @@ export async function readHealth(client: Client, taskQueue: string): Promise<Hea
   const { serverVersion } = await callTemporal(client, () => service.getSystemInfo({}));
   const { config } = await callTemporal(client, () => service.describeNamespace({ namespace })).catch(
     (error: unknown) => {
-      if (grpcStatusOf(error) !== GrpcStatus.notFound) throw error;
+      if (grpcStatusOf(error) !== GrpcStatus.NOT_FOUND) throw error;
       throw toClientError(client, new NamespaceNotFoundError(namespace));
     },
   );

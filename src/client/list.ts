@@ -14,25 +14,32 @@ import { type FollowUpSummary, toFollowUpSummary } from './follow-up.js';
 import { listIds, listWorkflows } from './temporal.js';
 import { DURATION_RULE } from '../contract/durations.js';
 import { MAX_KEYWORD_LENGTH } from '../contract/names.js';
+import { object } from '../contract/validation.js';
 
 const SINCE_RULE = `must be an instant such as "2026-11-22T08:00:00Z" or a duration: it ${DURATION_RULE}`;
 
-const filterSchema = z.strictObject({
+const filterSchema = object({
+  /** Only this project's. */
   project: idSchema.optional(),
+  /** Only this job's. */
   job: idSchema.optional(),
+  /** Only those whose turn showed this pull request. */
   pr: z
     .string()
     .max(MAX_KEYWORD_LENGTH, `must be at most ${MAX_KEYWORD_LENGTH} characters: longer links are not listed`)
     // Nothing in it can close the quotes of a query.
     .regex(/^https?:\/\/[^\s'"\\]+$/, 'must be a web address')
     .optional(),
+  /** Only those started since: an instant in ISO 8601 with its offset, or a duration back from now. */
   since: z
     .union([z.string(), z.number()], { error: SINCE_RULE })
     .refine((since) => sinceMs(since, 0) !== undefined, SINCE_RULE)
     .optional(),
+  /** Only those in this state. */
   state: z.enum(followUpStates).optional(),
+  /** Only those of this batch. */
   batch: keySchema.optional(),
-});
+}).strict();
 
 /** In epoch milliseconds. */
 function sinceMs(since: string | number, nowMs: number): number | undefined {
@@ -42,20 +49,7 @@ function sinceMs(since: string | number, nowMs: number): number | undefined {
 }
 
 /** Which follow-ups to list. Default: all. */
-export interface ListFilter {
-  /** Only this project's. */
-  project?: string;
-  /** Only this job's. */
-  job?: string;
-  /** Only those whose turn showed this pull request. */
-  pr?: string;
-  /** Only those started since: an instant in ISO 8601 with its offset, or a duration back from now. */
-  since?: string | number;
-  /** Only those in this state, a `FollowUpState`. */
-  state?: string;
-  /** Only those of this batch. */
-  batch?: string;
-}
+export type ListFilter = z.input<typeof filterSchema>;
 
 /**
  * Query of Temporal's visibility for a filter.

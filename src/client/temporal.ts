@@ -49,15 +49,15 @@ export function toClientError(client: Client, error: unknown, { workflowId, miss
   if (isBadHeader(error)) return new TemporalUnreachableError(addressOf(client), describeGrpcError(error), workflowId);
   if (error instanceof NamespaceNotFoundError) return unreachable(`it has no namespace ${error.namespace}`);
   switch (grpcStatusOf(error)) {
-    case GrpcStatus.unavailable:
-    case GrpcStatus.resourceExhausted:
+    case GrpcStatus.UNAVAILABLE:
+    case GrpcStatus.RESOURCE_EXHAUSTED:
       return unreachable(describeGrpcError(error));
-    case GrpcStatus.deadlineExceeded:
+    case GrpcStatus.DEADLINE_EXCEEDED:
       return unreachable('no answer in time');
-    case GrpcStatus.unauthenticated:
-    case GrpcStatus.permissionDenied:
+    case GrpcStatus.UNAUTHENTICATED:
+    case GrpcStatus.PERMISSION_DENIED:
       return unreachable(`it refuses access: ${describeGrpcError(error)}`);
-    case GrpcStatus.invalidArgument:
+    case GrpcStatus.INVALID_ARGUMENT:
       return /search attribute|FollowUp\w+ is not/i.test(describeGrpcError(error))
         ? new RefusedError('SearchAttributesMissing', client.options.namespace, options)
         : error;
@@ -68,14 +68,14 @@ export function toClientError(client: Client, error: unknown, { workflowId, miss
 
 /** Whether the server refused a payload as too large (`limit.blobSize.error`). */
 export function isTooLarge(error: unknown): boolean {
-  return grpcStatusOf(error) === GrpcStatus.invalidArgument && /blob data size/i.test(describeGrpcError(error));
+  return grpcStatusOf(error) === GrpcStatus.INVALID_ARGUMENT && /blob data size/i.test(describeGrpcError(error));
 }
 
-const VAGUE: readonly unknown[] = [GrpcStatus.cancelled, GrpcStatus.unknown, GrpcStatus.aborted, GrpcStatus.internal];
+const VAGUE: readonly unknown[] = [GrpcStatus.CANCELLED, GrpcStatus.UNKNOWN, GrpcStatus.ABORTED, GrpcStatus.INTERNAL];
 
 /** Whether an update came just as its workflow was continued as new. The next run takes it. */
 export function isBetweenRuns(error: unknown): boolean {
-  return grpcStatusOf(error) === GrpcStatus.failedPrecondition;
+  return grpcStatusOf(error) === GrpcStatus.FAILED_PRECONDITION;
 }
 
 /**
@@ -88,7 +88,7 @@ export function isVagueTrouble(error: unknown): boolean {
 
 /** Whether a call ended without an answer, like a query that no worker picks up before its deadline. */
 export function isCutOff(error: unknown): boolean {
-  return grpcStatusOf(error) === GrpcStatus.cancelled;
+  return grpcStatusOf(error) === GrpcStatus.CANCELLED;
 }
 
 const RETRY_INTERVAL_MS = 1_000;

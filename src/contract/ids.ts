@@ -26,14 +26,8 @@ export const keySchema = z
   })
   .refine((key) => !key.includes('..'), 'must not contain ".."');
 
-/** With `:` and an item's index, the id of a batch forms the item's key of at most 128 characters. */
-const MAX_BATCH_ID_LENGTH = 120;
-
-/** Id of a batch: a key of at most 120 characters. */
-export const batchIdSchema = keySchema.refine(
-  (id) => id.length <= MAX_BATCH_ID_LENGTH,
-  `must be at most ${MAX_BATCH_ID_LENGTH} characters`,
-);
+/** Id of a batch. With `:` and an item's index, it forms the item's key of at most 128 characters. */
+export const batchIdSchema = keySchema.max(120, 'must be at most 120 characters');
 
 /** The three parts of a follow-up's workflow id. */
 export interface FollowUpIdParts {

@@ -1,32 +1,20 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { defaultGrpcRetryOptions, isGrpcServiceError, makeGrpcRetryInterceptor } from '@temporalio/client';
 import { maskSecrets } from '../secrets.js';
-import { InterceptingCall, type Interceptor, Metadata, status } from '@grpc/grpc-js';
+import { InterceptingCall, type Interceptor, Metadata, status as GrpcStatus } from '@grpc/grpc-js';
 
-/** Those of gRPC's status codes that this project needs. */
-export const GrpcStatus = {
-  cancelled: 1,
-  unknown: 2,
-  invalidArgument: 3,
-  deadlineExceeded: 4,
-  notFound: 5,
-  alreadyExists: 6,
-  permissionDenied: 7,
-  resourceExhausted: 8,
-  failedPrecondition: 9,
-  aborted: 10,
-  unimplemented: 12,
-  internal: 13,
-  unavailable: 14,
-  unauthenticated: 16,
-} as const;
+export { GrpcStatus };
 
 /** The status of the gRPC error in a chain of causes. */
 export function grpcStatusOf(error: unknown): number | undefined {
   return grpcErrorIn(error)?.code;
 }
 
-const PASSING: readonly unknown[] = [GrpcStatus.unavailable, GrpcStatus.resourceExhausted, GrpcStatus.deadlineExceeded];
+const PASSING: readonly unknown[] = [
+  GrpcStatus.UNAVAILABLE,
+  GrpcStatus.RESOURCE_EXHAUSTED,
+  GrpcStatus.DEADLINE_EXCEEDED,
+];
 
 /** Whether waiting and trying again may help: the server is away or overloaded, or did not answer in time. */
 export function isPassingTrouble(error: unknown): boolean {
@@ -92,7 +80,7 @@ const cancelAfterClose: Interceptor = (options, nextCall) => {
       start: (_metadata, listener) => {
         // As in any unary call: the SDK's interceptor expects it before the status.
         listener?.onReceiveMessage?.(null);
-        listener?.onReceiveStatus?.({ code: status.CANCELLED, details, metadata: new Metadata() });
+        listener?.onReceiveStatus?.({ code: GrpcStatus.CANCELLED, details, metadata: new Metadata() });
       },
       sendMessageWithContext: () => undefined,
       sendMessage: () => undefined,

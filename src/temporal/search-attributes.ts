@@ -16,9 +16,9 @@ const CALL_TIMEOUT_MS = 10_000;
 const OVER_LIMIT = /more than (\d+) search attributes? of type Keyword/i;
 
 const REFUSALS: readonly unknown[] = [
-  GrpcStatus.permissionDenied,
-  GrpcStatus.unauthenticated,
-  GrpcStatus.unimplemented,
+  GrpcStatus.PERMISSION_DENIED,
+  GrpcStatus.UNAUTHENTICATED,
+  GrpcStatus.UNIMPLEMENTED,
 ];
 
 /** The search attributes are missing and cannot be added; a workflow that sets them would get stuck. */
@@ -79,7 +79,7 @@ async function listAttributes(connection: ConnectionLike, namespace: string): Pr
     return new Map(Object.entries(customAttributes));
   } catch (error) {
     const status = grpcStatusOf(error);
-    if (status === GrpcStatus.unimplemented || status === GrpcStatus.permissionDenied) return undefined;
+    if (status === GrpcStatus.UNIMPLEMENTED || status === GrpcStatus.PERMISSION_DENIED) return undefined;
     throw error;
   }
 }
@@ -97,7 +97,7 @@ async function addAttributes(
   } catch (error) {
     const status = grpcStatusOf(error);
     // Another worker was faster.
-    if (status === GrpcStatus.alreadyExists) return [];
+    if (status === GrpcStatus.ALREADY_EXISTS) return [];
     const isRefused = REFUSALS.includes(status);
     // Whether they are missing is unknown: the query will tell.
     if (existing === undefined && isRefused) return [];
@@ -144,8 +144,8 @@ async function waitUntilQueryable(
       return;
     } catch (error) {
       const status = grpcStatusOf(error);
-      if (status === GrpcStatus.unimplemented) return;
-      if (status !== GrpcStatus.invalidArgument && !isPassingTrouble(error)) throw error;
+      if (status === GrpcStatus.UNIMPLEMENTED) return;
+      if (status !== GrpcStatus.INVALID_ARGUMENT && !isPassingTrouble(error)) throw error;
       if (performance.now() < deadlineMs) await pause(QUERYABLE_INTERVAL_MS, signal);
       else {
         const problem = `does not take queries with ${names.join(', ')} (${describeGrpcError(error)})`;

@@ -107,11 +107,11 @@ async function describeNamespace(connection: Connection, namespace: string): Pro
 /** A missing namespace is none: deployments start servers, namespaces and workers in parallel. */
 function isRefusal(error: unknown): boolean {
   const status = grpcStatusOf(error);
-  return status === GrpcStatus.permissionDenied || status === GrpcStatus.unauthenticated;
+  return status === GrpcStatus.PERMISSION_DENIED || status === GrpcStatus.UNAUTHENTICATED;
 }
 
 function describe(error: unknown, temporal: TemporalConfig): string {
-  if (grpcStatusOf(error) === GrpcStatus.notFound) return `it has no namespace ${temporal.namespace}`;
+  if (grpcStatusOf(error) === GrpcStatus.NOT_FOUND) return `it has no namespace ${temporal.namespace}`;
   const reason = describeGrpcError(error);
   if (isRefusal(error)) return `it refuses access: ${reason}`;
   const isAway = isPassingTrouble(error) || grpcStatusOf(error) === undefined;

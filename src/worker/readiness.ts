@@ -27,7 +27,7 @@ export function watchReadiness(
         connection.workflowService.describeTaskQueue({ namespace, taskQueue: { name: taskQueue } }),
       );
     } catch (error) {
-      if (grpcStatusOf(error) !== GrpcStatus.unimplemented) {
+      if (grpcStatusOf(error) !== GrpcStatus.UNIMPLEMENTED) {
         return { ready: false, reason: `Temporal cannot be reached: ${describeGrpcError(error)}` };
       }
     }
@@ -68,7 +68,7 @@ export async function waitUntilPolled(
       );
       return pollers.some((poller) => poller.identity === identity);
     } catch (error) {
-      if (grpcStatusOf(error) === GrpcStatus.unimplemented) return true;
+      if (grpcStatusOf(error) === GrpcStatus.UNIMPLEMENTED) return true;
       logger.debug({ queue: name, reason: describeGrpcError(error) }, 'Cannot tell yet whether it is polled');
       return false;
     }

@@ -44,12 +44,13 @@ test.each<[string, Work]>([
 
 test('a live display whose updates fail leaves no frame behind', async () => {
   const terminal = Object.assign(new PassThrough(), { isTTY: true, rows: 24, columns: 80 });
-  const output = new Output({ stdout: new PassThrough(), stderr: terminal as unknown as WriteStream }, false);
+  const stderr = terminal as unknown as WriteStream;
+  const output = new Output({ stdout: new PassThrough(), stderr }, false);
   async function* updates() {
     yield 'shown';
     await Promise.reject(new Error('lost'));
   }
-  await expect(showLive(output, output.stderr as WriteStream, updates(), String)).rejects.toThrow('lost');
+  await expect(showLive(output, stderr, updates(), String)).rejects.toThrow('lost');
   expect(output.frame).toBeUndefined();
 });
 

@@ -120,7 +120,7 @@ test('a list query contains only checked values', () => {
     expect(() => listQuery({ since })).toThrow(InvalidInputError);
   }
   expect(() => listQuery({ project: "p' OR '1'='1" })).toThrow(InvalidInputError);
-  expect(() => listQuery({ state: 'sleeping' })).toThrow(InvalidInputError);
+  expect(() => listQuery({ state: 'sleeping' as 'polling' })).toThrow(InvalidInputError);
 });
 
 test('an unreachable server is reported with its address and the id of the follow-up', async () => {

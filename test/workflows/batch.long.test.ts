@@ -41,7 +41,7 @@ test('a batch that continues as new every few steps loses nothing, and its parts
   const add = (offset: number) =>
     eventually('it is taken', () =>
       batch.handle.executeUpdate(addItemsUpdate, { args: [items.slice(offset), offset] }).catch((error: unknown) => {
-        if (grpcStatusOf(error) !== GrpcStatus.failedPrecondition) throw error;
+        if (grpcStatusOf(error) !== GrpcStatus.FAILED_PRECONDITION) throw error;
       }),
     );
   await eventually('some have ended', async () => (await batch.status()).completed > 5);

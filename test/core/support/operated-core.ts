@@ -216,7 +216,7 @@ async function failedTasks(client: Client, taskQueue: string): Promise<string[]>
       .fetchHistory()
       .catch((error: unknown): History => {
         // It was deleted.
-        if (grpcStatusOf(error) === GrpcStatus.notFound) return {};
+        if (grpcStatusOf(error) === GrpcStatus.NOT_FOUND) return {};
         throw error;
       });
     for (const { eventId, workflowTaskFailedEventAttributes: failure } of events ?? []) {
