@@ -174,7 +174,8 @@ export class Budget {
       // A place in line may be from before a reset, and its send may have been made: the follow-up asks again.
       const waiter = state.waiters.find((each) => each.workflowId === workflowId);
       const sendNumber = Math.max(past?.sendNumber ?? 1, waiter?.sendNumber ?? 1);
-      if (!wasHeard) this.#bookSend(atMs, { workflowId, runId: '', sendNumber }, 'unknown', waiter);
+      if (!wasHeard)
+        this.#bookSend(atMs, { workflowId, runId: '', sendNumber }, 'unknown', { waiter, listedAtMs: nowMs });
       if (waiter) this.#leaveLine(workflowId);
       if (waiter) this.#messages.push({ workflowId });
       const key = followUpKey(workflowId);
@@ -591,8 +592,16 @@ export class Budget {
   /**
    * Counts a send that this budget did not grant. It becomes the latest of its follow-up only if no later one is known, and
    * if it may have arrived: otherwise, there may have been a later one that nobody knows.
+   *
+   * @param atMs from when on its slot is held for a window
+   * @param more.listedAtMs its time among the last sends. Default: `atMs`
    */
-  #bookSend(atMs: number, send: SendId, outcome: SendOutcome, waiter?: Waiter): void {
+  #bookSend(
+    atMs: number,
+    send: SendId,
+    outcome: SendOutcome,
+    { waiter, listedAtMs = atMs }: { waiter?: Waiter | undefined; listedAtMs?: number } = {},
+  ): void {
     const { workflowId, runId, sendNumber } = send;
     const { state } = this;
     const past = state.known[followUpKey(workflowId)];
@@ -608,7 +617,7 @@ export class Budget {
       });
     }
     this.#hold(atMs, outcome);
-    this.#list({ workflowId, sendNumber, grantedAtMs: atMs, settledAtMs: atMs, outcome });
+    this.#list({ workflowId, sendNumber, grantedAtMs: listedAtMs, settledAtMs: listedAtMs, outcome });
   }
 
   #list(send: BudgetState['lastSends'][number]): void {

@@ -128,7 +128,7 @@ function readItem(line: Buffer | undefined, toInput: (text: string) => unknown):
     if (text.trim() === '') return undefined;
     input = toInput(text);
   } catch (error) {
-    return { ok: false, issues: [{ field: '', message: error instanceof Error ? error.message : String(error) }] };
+    return { ok: false, issues: [{ field: '', message: messageOf(error) }] };
   }
   const parsed = parseInput(followUpInputSchema, fillItem(input, {}));
   return parsed.ok ? { ok: true, value: input as FollowUpInput } : parsed;
@@ -141,9 +141,13 @@ function parseLine(text: string): unknown {
     const value: unknown = JSON.parse(text);
     if (!isList) return value;
   } catch (error) {
-    throw new Error(`not JSON: ${String(error)}${hint}`, { cause: error });
+    throw new Error(`not JSON: ${messageOf(error)}${hint}`, { cause: error });
   }
   throw new Error(`a JSON list${hint}`);
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
 }
 
 const LINE_FEED = 0x0a;
@@ -183,6 +187,7 @@ export class BadLinesError extends Error {
   override readonly name = 'BadLinesError';
   readonly type = 'InvalidInput';
   readonly exitCode = ExitCode.usage;
+  readonly delivered = 'no';
   readonly issues: readonly (InputIssue & { line: number })[];
 
   /** @param shown the first of the bad lines */
@@ -195,7 +200,7 @@ export class BadLinesError extends Error {
     const more = badLineCount - shown.length;
     super(
       [
-        `${file}: ${badLineCount} of ${counted(lineCount, 'line')} invalid, so nothing was sent`,
+        `${file}: ${badLineCount} of ${counted(lineCount, 'line')} invalid, so nothing was started`,
         ...shown.map(({ line, issues }) => `  line ${line}: ${describeIssues(issues)}`),
         ...(more > 0 ? [`  and ${counted(more, 'more bad line')}`] : []),
       ].join('\n'),

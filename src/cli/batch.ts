@@ -275,7 +275,10 @@ export function describeBatch(status: BatchStatus, failures: readonly BatchItem[
 
 /** A batch that has ended, for people. */
 export function describeBatchResult(batchId: string, { items, ...counts }: FollowUpBatchResult): string {
-  const linked = items.flatMap(({ workflowId, prLink }) => (prLink ? `${workflowId}  ${safeLine(prLink)}` : []));
+  // A failed job may still show the pull request of an earlier turn.
+  const linked = items.flatMap((item) =>
+    item.prLink && !isFailure(item) ? `${item.workflowId}  ${safeLine(item.prLink)}` : [],
+  );
   return [
     `${safeLine(batchId)}: ${countsText(counts)}`,
     // A long batch has more than its result.

@@ -1,6 +1,13 @@
 import { randomUUID } from 'node:crypto';
 import { describeBudget as describe, describeBudgetState } from '../budget/details.js';
-import type { BudgetHandle, BudgetUpdate, ListedBudget, RestoredBudget } from '../client/index.js';
+import {
+  type BudgetHandle,
+  type BudgetUpdate,
+  InvalidInputError,
+  type ListedBudget,
+  RefusedError,
+  type RestoredBudget,
+} from '../client/index.js';
 import { defined } from '../contract/defined.js';
 import {
   type BudgetStatus,
@@ -8,7 +15,7 @@ import {
   parseFollowUpWorkflowId,
   type PauseInput,
   type SetLimitInput,
-  type TakeInput,
+  takeInputSchema,
 } from '../contract/index.js';
 import { BLOCKED } from '../follow-up/details.js';
 import { safeLine } from '../terminal-text.js';
@@ -109,13 +116,17 @@ export const pauseBudget = order<PauseInput>((budget, { for: duration, note }) =
 );
 
 /** `follow-up budget resume` */
-export const resumeBudget = order((budget) => budget.resume());
+export const resumeBudget = order(async (budget, _options, projectId) => {
+  // The library would start one, also for a project id with a typing error.
+  if ((await budget.state()) === 'none') throw new RefusedError('BudgetNotFound', projectId);
+  return budget.resume();
+});
 
 /** A command that changes a budget. Its options are checked by the library. */
-function order<Options>(give: (budget: BudgetHandle, options: Options) => Promise<BudgetStatus>) {
+function order<Options>(give: (budget: BudgetHandle, options: Options, projectId: string) => Promise<BudgetStatus>) {
   return async ({ env, output }: Cli, projectId: string, options: Options): Promise<void> => {
     await withTemporal({ env, output }, async ({ followUps }) => {
-      const status = await give(followUps.budget(projectId), options);
+      const status = await give(followUps.budget(projectId), options, projectId);
       output.data({ state: 'running', ...status }, describeBudget(status));
     });
   };
@@ -127,10 +138,11 @@ export async function takeSlots(
   projectId: string,
   { count = 1, key = randomUUID() }: { count?: unknown; key?: string },
 ): Promise<ExitCode> {
+  const take = InvalidInputError.check(takeInputSchema, { count, key });
   // If there is no answer, the same key makes another try safe.
   output.note(`key ${key}`);
   return withTemporal({ env, output }, async ({ followUps }) => {
-    const answer = await followUps.budget(projectId).take({ count, key } as TakeInput);
+    const answer = await followUps.budget(projectId).take(take);
     const what = `${counted(answer.count, 'slot')} of ${projectId}`;
     const text = answer.taken
       ? `took ${what}, ${clock(answer.takenAt)}`
@@ -161,7 +173,7 @@ function describeRestored({ projectId, settings, stopped }: RestoredBudget): str
   return [
     `the budget of ${projectId} runs again; its last run ended ${clock(stopped.at)} (${stopped.status})`,
     'it first counts what was sent before, which can take some minutes; waiting follow-ups continue on their own',
-    `the limit is ${limit}, and a pause by an operator is not kept: follow-up budget set, follow-up budget pause`,
+    `the limit is ${limit}, with a reserve of ${settings.reserve}; a pause by an operator is not kept`,
   ].join('\n');
 }
 

@@ -227,7 +227,7 @@ You cannot change a schedule: delete it and create it again.`;
 
 /** The commands that take the name of a schedule. */
 const scheduleOrders = {
-  describe: 'show the times and policies of a schedule, its next 5 firings and its latest 10',
+  describe: 'show the times and policies of a schedule, its next firings and its latest 10',
   pause: 'stop firing until resumed; a running batch continues',
   resume: 'fire again from the next time on',
   trigger: "fire now, even while paused, under the schedule's overlap policy",
@@ -253,7 +253,7 @@ function finish(command: Command): void {
   if (command.commands.length > 0) return;
   for (const argument of command.registeredArguments) argument.description ||= ARGUMENTS[argument.name()] ?? '';
   for (const option of command.options.filter(({ flags }) => /<(n|number|duration|port|time)>$/.test(flags))) {
-    option.argParser((text) => (/^\d+(\.\d+)?$/.test(text) ? Number(text) : text));
+    option.argParser((text) => (/^-?\d+(\.\d+)?$/.test(text) ? Number(text) : text));
   }
   command.option('--json', 'print one JSON document (lists: one per line) on stdout, everything else on stderr');
 }

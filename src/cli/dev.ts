@@ -51,8 +51,8 @@ export async function runDev(cli: Cli, options: DevOptions): Promise<ExitCode> {
         if (!cut.aborted) await once(cut, 'abort');
         stack.failed.throwIfAborted();
       }
-      const isGood = followUps.every(({ result }) => result && result.status !== 'failed');
-      return isGood ? ExitCode.ok : ExitCode.followUpFailed;
+      if (followUps.some(({ error }) => error)) return ExitCode.followUpFailed;
+      return followUps.some(({ result }) => result?.status === 'failed') ? ExitCode.jobFailed : ExitCode.ok;
     } catch (error) {
       // An interrupted part fails with an error of its own.
       throw signal.aborted ? signal.reason : error;

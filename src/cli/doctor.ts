@@ -94,7 +94,8 @@ async function examineService(
   active: readonly string[],
 ): Promise<Check[]> {
   const name = 'agent job service';
-  if (!config) return [checked(name, 'note', 'not checked: no address or key of the service is set here')];
+  if (!config)
+    return [checked(name, 'note', 'not checked: the configuration above lacks its settings, or they are wrong')];
   const { baseUrl, apiKeys, getTimeoutMs, sendTimeoutMs } = config.agentJobs;
   const keys = createApiKeys({ ...apiKeys, key: apiKeys.key?.() });
   const client = createAgentJobsClient({ baseUrl, keys, getTimeoutMs, sendTimeoutMs });
@@ -235,8 +236,8 @@ export function judgeBudget(status: BudgetStatus): Check[] {
   const resume = `follow-up budget resume ${projectId}`;
   let fix = limit === 0 ? `follow-up budget set ${projectId} --limit <messages>` : undefined;
   if (reasons.includes('operator') && paused?.until === undefined) fix = resume;
-  if (reasons.includes('credentials')) fix = `give the workers a valid API key for it, then: ${resume}`;
-  if (reasons.includes('payment')) fix = `the service answers 402: pay it, then: ${resume}`;
+  if (reasons.includes('credentials')) fix = `give the workers a valid API key for it; to try at once: ${resume}`;
+  if (reasons.includes('payment')) fix = `the service answers 402: pay it; to try at once: ${resume}`;
   const what = `the budget of project ${projectId} ${paused ? 'is ' : ''}${state}; follow-ups that wait: ${waitingTotal}`;
   const why = fix && `no message of project ${projectId} is sent`;
   return [checked('budget', fix ? 'warning' : 'note', what, { subject: projectId, since: paused?.since, why, fix })];

@@ -1,4 +1,5 @@
 import { createReadStream } from 'node:fs';
+import { InvalidInputError } from '../client/index.js';
 import { defined } from '../contract/defined.js';
 import { followUpDefaultsSchema } from '../contract/follow-up-input.js';
 import { MAX_PROMPT_BYTES } from '../contract/index.js';
@@ -55,7 +56,7 @@ export function openSource(what: string, file: string, io: Pick<CliIo, 'stdin'>)
  * The whole text of a file, or of stdin for `-`.
  *
  * @param what begins the error message
- * @throws UsageError if it cannot be read, is longer than `maxBytes`, or is not UTF-8
+ * @throws InvalidInputError if it is longer than `maxBytes`; UsageError if it cannot be read, or is not UTF-8
  */
 export async function readText(
   what: string,
@@ -70,7 +71,11 @@ export async function readText(
     const bytes = Buffer.from(chunk as Uint8Array);
     read.push(bytes);
     length += bytes.length;
-    if (length > maxBytes) throw new UsageError(`${what}: ${name} must be at most ${maxBytes} bytes of UTF-8`);
+    if (length > maxBytes) {
+      throw new InvalidInputError([
+        { field: what, message: `must be at most ${maxBytes} bytes of UTF-8: ${name} is longer` },
+      ]);
+    }
   }
   try {
     return decodeUtf8(Buffer.concat(read));

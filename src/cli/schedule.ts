@@ -37,7 +37,8 @@ async function readBatch({ io }: Cli, file: string, { allowDuplicates }: CreateO
     if (typeof document === 'object' && document && ('items' in document || 'jobIds' in document)) return document;
   } catch (error) {
     const [firstLine = ''] = text.trim().split('\n');
-    if (!firstLine.trimEnd().endsWith('}')) throw new UsageError(`schedule: ${name}: not JSON: ${String(error)}`);
+    if (!firstLine.trimEnd().endsWith('}'))
+      throw new UsageError(`schedule: ${name}: not JSON: ${error instanceof Error ? error.message : String(error)}`);
     // Not one document, but lines.
   }
   const items = await readBatchFile({ name, chunks: [Buffer.from(text)] }, { allowDuplicates });

@@ -1,9 +1,10 @@
 import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
+import { z } from 'zod';
 import { InvalidInputError } from '../client/index.js';
 import { loadConfig } from '../config/index.js';
 import { defined } from '../contract/defined.js';
-import { parseDurationMs } from '../contract/index.js';
+import { durationSchema } from '../contract/index.js';
 import type { SimulatorOptions } from '../simulator/index.js';
 import { decodeUtf8 } from '../text-file.js';
 import { type Cli, ExitCode, interruptible, UsageError } from './cli.js';
@@ -37,27 +38,34 @@ export async function runWorker({ env, io, output, bundled }: Cli): Promise<void
   }, logger);
 }
 
-/** Checked as options of the simulator. */
-interface SimulatorCommandOptions {
-  host?: string;
-  port?: unknown;
-  limit?: unknown;
-  window?: unknown;
-  turn?: unknown;
-  seed?: unknown;
-  autoCreate: boolean;
-  ledgerFile?: string;
-  options?: string;
-}
+const [PORT_RULE, LIMIT_RULE] = ['must be a port from 0 to 65535', 'must be a whole number of at least 1'];
+const SEED_RULE = 'must be a whole number from 0 to 4294967295';
+const simulatorSchema = z.object({
+  host: z.string().optional(),
+  port: z.int(PORT_RULE).min(0, PORT_RULE).max(65_535, PORT_RULE).default(8080),
+  limit: z.int(LIMIT_RULE).min(1, LIMIT_RULE).optional(),
+  window: durationSchema('1ms', '365d').default(3_600_000),
+  turn: durationSchema('0ms', '12h').default(4_000),
+  seed: z.int(SEED_RULE).min(0, SEED_RULE).max(0xffff_ffff, SEED_RULE).optional(),
+  autoCreate: z.boolean(),
+  ledgerFile: z.string().optional(),
+  options: z.string().optional(),
+});
+type SimulatorCommandOptions = z.output<typeof simulatorSchema>;
 
 /** `follow-up simulator` */
-export async function runSimulator(cli: Cli, options: SimulatorCommandOptions): Promise<void> {
+export async function runSimulator(cli: Cli, options: unknown): Promise<void> {
   // A worker has no use for it.
   const { simulatorOptionsSchema, startSimulator } = await import('../simulator/index.js');
-  const settings = InvalidInputError.check<unknown>(simulatorOptionsSchema, await toSimulatorOptions(options));
+  const settings = InvalidInputError.check<unknown>(
+    simulatorOptionsSchema,
+    await toSimulatorOptions(InvalidInputError.check(simulatorSchema, options)),
+  );
   const { output } = cli;
   await interruptible(cli, async (signal) => {
-    const simulator = await startSimulator(settings as SimulatorOptions);
+    const simulator = await startSimulator(settings as SimulatorOptions).catch((error: unknown) => {
+      throw error instanceof Error && 'syscall' in error ? new UsageError(`port: ${error.message}`) : error;
+    });
     try {
       const { baseUrl, apiKey } = simulator;
       const lines = `AGENT_JOBS_BASE_URL=${baseUrl}\nAGENT_JOBS_API_KEY=${apiKey}`;
@@ -70,15 +78,13 @@ export async function runSimulator(cli: Cli, options: SimulatorCommandOptions): 
   });
 }
 
-/** What is no duration stays as it is, to be named with every other bad option. */
 async function toSimulatorOptions(options: SimulatorCommandOptions): Promise<object> {
-  const { host, port = 8080, seed, autoCreate, ledgerFile, limit, window = '1h', turn = '4s' } = options;
-  const turnMs = parseDurationMs(turn);
+  const { limit, window: windowMs, turn: turnMs, options: file, ...others } = options;
   return {
-    ...defined({ host, port, seed, autoCreate, ledgerFile }),
-    limiter: { kind: 'sliding', windowMs: parseDurationMs(window) ?? window, ...defined({ limit }) },
-    turn: turnMs === undefined ? turn : { minMs: Math.round(turnMs / 2), maxMs: Math.round(turnMs * 1.5) },
-    ...(options.options !== undefined && (await readJson(options.options))),
+    ...defined(others),
+    limiter: { kind: 'sliding', windowMs, ...defined({ limit }) },
+    turn: { minMs: Math.round(turnMs / 2), maxMs: Math.round(turnMs * 1.5) },
+    ...(file !== undefined && (await readJson(file))),
   };
 }
 
@@ -88,6 +94,6 @@ async function readJson(file: string): Promise<object> {
     if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value;
     throw new TypeError('it must hold a JSON object');
   } catch (error) {
-    throw new UsageError(`--options: cannot read ${file}: ${error instanceof Error ? error.message : String(error)}`);
+    throw new UsageError(`--options: ${file}: ${error instanceof Error ? error.message : String(error)}`);
   }
 }

@@ -118,7 +118,7 @@ const refusals = {
     `the budget of ${id} is stopped and accepts no commands; run "follow-up budget restore ${id}" to start it again`,
   BudgetRunning: (id: string) => `the budget of ${id} is running: there is nothing to restore`,
   BudgetPaused: (id: string, why: string) => `the budget of ${id} ${why}`,
-  BudgetNotFound: (id: string) => `project ${id} has no budget to restore: it gets one with its first follow-up`,
+  BudgetNotFound: (id: string) => `project ${id} has no budget yet: it gets one with its first follow-up`,
   BudgetUpdateRejected: (_id: string, why: string) => why,
   ScheduleExists: (id: string) => `schedule ${id} already exists`,
   ScheduleNotFound: (id: string) => `schedule ${id} does not exist`,

@@ -40,8 +40,8 @@ import {
 const FAILING_FROM_ATTEMPT = 3;
 /** After this wait a task has no worker. */
 const UNATTENDED_AFTER_MS = 15_000;
-/** Most blocked follow-ups that are named. */
-const MOST_BLOCKED = 10;
+/** Most follow-ups of a kind that are looked at one by one. */
+const MOST_NAMED = 10;
 /** Newer servers set it while the tasks of a workflow fail. Older ones refuse a query with it. */
 const FAILS = 'TemporalReportedProblems IS NOT NULL';
 const ANY_TYPE = Object.values(WorkflowType).map((type) => `'${type}'`);
@@ -88,8 +88,8 @@ export interface Health {
   /** Without the search attributes no follow-up starts, and the fields below `taskQueues` are empty. */
   hasSearchAttributes: boolean;
   taskQueues: { taskQueue: string; type: QueueType; pollers: Poller[] }[];
-  /** Number of running follow-ups in each state. */
-  followUps: Partial<Record<OpenState, number>>;
+  /** Number of running follow-ups in each state; `starting`: no worker has picked them up yet. */
+  followUps: Partial<Record<OpenState | 'starting', number>>;
   /** Workflow ids of the newest blocked follow-ups, at most 10. */
   blocked: string[];
   /** Ids of the newest running batches, at most 500. */
@@ -135,18 +135,23 @@ export async function readHealth(client: Client, taskQueue: string): Promise<Hea
     const nothing = { followUps: {}, blocked: [], batchIds: [], troubles: [] };
     return { ...server, hasSearchAttributes: false, ...nothing };
   }
-  const running = (state: OpenState) =>
-    `WorkflowType = '${WorkflowType.followUp}' AND ${SearchAttribute.state.name} = '${state}' AND ExecutionStatus = 'Running'`;
-  const [counts, blocked, batches, troubles] = await Promise.all([
-    Promise.all(openStates.map((state) => callTemporal(client, () => client.workflow.count(running(state))))),
-    listIds(client, running('blocked'), MOST_BLOCKED),
-    listIds(client, `WorkflowType = '${WorkflowType.followUpBatch}' AND ExecutionStatus = 'Running'`),
-    findTroubles(client, [CLOSED_BUDGETS, ...HELD_UP]),
+  const running = (state: string) =>
+    `WorkflowType = '${WorkflowType.followUp}' AND ${SearchAttribute.state.name} ${state} AND ExecutionStatus = 'Running'`;
+  const queries = new Map<OpenState | 'starting', string>([
+    ['starting', running('IS NULL')],
+    ...openStates.map((state) => [state, running(`= '${state}'`)] as const),
   ]);
+  const [counts, starting, blocked, batches] = await Promise.all([
+    Promise.all([...queries.values()].map((query) => callTemporal(client, () => client.workflow.count(query)))),
+    listIds(client, running('IS NULL'), MOST_NAMED),
+    listIds(client, running(`= 'blocked'`), MOST_NAMED),
+    listIds(client, `WorkflowType = '${WorkflowType.followUpBatch}' AND ExecutionStatus = 'Running'`),
+  ]);
+  const troubles = await findTroubles(client, [CLOSED_BUDGETS, ...HELD_UP], starting);
   return {
     ...server,
     hasSearchAttributes: true,
-    followUps: Object.fromEntries(openStates.map((state, index) => [state, counts[index]?.count ?? 0])),
+    followUps: Object.fromEntries([...queries.keys()].map((state, index) => [state, counts[index]?.count ?? 0])),
     blocked,
     batchIds: batches.flatMap((workflowId) => parseFollowUpBatchWorkflowId(workflowId)?.batchId ?? []),
     troubles,
@@ -190,7 +195,11 @@ export async function findTroublesOfBatch(client: Client, batchId: string): Prom
   );
 }
 
-async function findTroubles(client: Client, queries: readonly string[]): Promise<WorkflowTrouble[]> {
+async function findTroubles(
+  client: Client,
+  queries: readonly string[],
+  more: readonly string[] = [],
+): Promise<WorkflowTrouble[]> {
   const lists = await Promise.all(
     queries.map((query) =>
       listIds(client, query).catch((error: unknown) => {
@@ -200,7 +209,7 @@ async function findTroubles(client: Client, queries: readonly string[]): Promise
     ),
   );
   const isPolled = pollCheck(client);
-  const found = await fewAtATime([...new Set(lists.flat())], (id) => readTrouble(client, id, isPolled));
+  const found = await fewAtATime([...new Set([...lists.flat(), ...more])], (id) => readTrouble(client, id, isPolled));
   return found.filter((trouble) => trouble !== undefined);
 }
 

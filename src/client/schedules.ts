@@ -55,7 +55,7 @@ const createSchema = z
     /** How late a firing may start after an outage of Temporal, 10 s to 365 d. @default '1h' */
     catchUpWindow: durationSchema('10s', '365d').default(3_600_000),
     /** Maximum number of firings. Triggers don't count. @default no limit */
-    limit: z.int('must be a whole number').min(1, 'must be from 1').max(1e6, 'must be at most 1000000').optional(),
+    limit: z.int('must be a whole number').min(1, 'must be at least 1').max(1e6, 'must be at most 1000000').optional(),
     note: z.string().min(1, 'must not be empty').max(500, 'must be at most 500 characters').optional(),
     /** Whether it waits to be resumed. @default false */
     paused: z.boolean().default(false),
@@ -64,7 +64,10 @@ const createSchema = z
   })
   .refine(({ cron, every }) => (cron ?? every) !== undefined, { path: ['cron'], error: 'cron or every is required' })
   .refine(({ cron, every }) => cron === undefined || every === undefined, { path: ['every'], error: 'excludes cron' })
-  .refine(({ every = 0, offset }) => !offset || offset < every, { path: ['offset'], error: 'must be below every' })
+  .refine(({ every = 0, offset }) => !offset || offset < every, {
+    path: ['offset'],
+    error: 'must be below every, which it needs',
+  })
   .refine(({ cron, timeZone }) => !timeZone || Boolean(cron), { path: ['timeZone'], error: 'applies to cron only' });
 
 /** A schedule to create. */

@@ -104,7 +104,8 @@ function readConnection(
     }
     return { namespace, options: defined({ address, tls, apiKey, metadata }) };
   } catch (error) {
-    settings.refuse('TEMPORAL_*', describeLoadError(error));
+    const problem = describeLoadError(error);
+    settings.refuse(problem.startsWith('Profile ') ? 'TEMPORAL_PROFILE' : 'TEMPORAL_*', problem);
     return fallback;
   }
 }

@@ -97,7 +97,7 @@ export const setLimitInputSchema = object({
   /** Length of the rolling window, as a duration. */
   window: durationSchema('1s', '365d').optional(),
   /** Slots kept free of the batch lane; below the limit. */
-  reserve: z.int(wholeRule).min(0, 'must be from 0').optional(),
+  reserve: z.int(wholeRule).min(0, 'must be at least 0').optional(),
 })
   .strict()
   .refine((input) => Object.keys(input).length > 0, 'must set at least one of limit, window, reserve')

@@ -52,7 +52,9 @@ function toInputIssues(issue: z.core.$ZodIssue, input: unknown): InputIssue[] {
   }
   const value = valueAt(input, issue.path);
   const shown = value === undefined ? 'missing' : `given ${show(value)}`;
-  return [{ field: path.join('.'), message: `${issue.message} (${shown})` }];
+  const isMissing = value === undefined && issue.code === 'invalid_type';
+  const rule = isMissing ? 'is required' : issue.message.replace(/^Invalid (input|option): /, '');
+  return [{ field: path.join('.'), message: `${rule} (${shown})` }];
 }
 
 function valueAt(input: unknown, path: readonly PropertyKey[]): unknown {

@@ -18,7 +18,6 @@ import {
   followUpInputSchema,
   type FollowUpResult,
   type FollowUpSettings,
-  followUpWorkflowId,
   idSchema,
   type InputIssue,
   parseFollowUpWorkflowId,
@@ -107,12 +106,11 @@ function parse(input: unknown): FollowUpSettings {
   const issues: InputIssue[] = parsed.ok ? [] : [...parsed.issues];
   const { workflowId } = workflowInfo();
   const parts = parseFollowUpWorkflowId(workflowId);
-  const fits =
-    parts !== undefined &&
-    (!parsed.ok || (parts.projectId === parsed.value.projectId && parts.jobId === parsed.value.jobId));
-  if (!fits) {
-    const expected = parsed.ok ? followUpWorkflowId({ ...parsed.value, key: 'KEY' }) : 'follow-up/PROJECT/JOB/KEY';
-    issues.push({ field: 'workflowId', message: `must be ${expected} (given ${JSON.stringify(workflowId)})` });
+  const own = idsIn(input);
+  const expected = { projectId: own.projectId ?? parts?.projectId, jobId: own.jobId ?? parts?.jobId };
+  if (!parts || parts.projectId !== expected.projectId || parts.jobId !== expected.jobId) {
+    const id = `follow-up/${expected.projectId ?? 'PROJECT'}/${expected.jobId ?? 'JOB'}/KEY`;
+    issues.push({ field: 'workflowId', message: `must be ${id} (given ${JSON.stringify(workflowId)})` });
   }
   if (parsed.ok && issues.length === 0) return parsed.value;
   throw refuse(input, issues);
@@ -123,7 +121,8 @@ function refuse(input: unknown, issues: InputIssue[]): ApplicationFailure {
   const refusal = invalidInput(issues);
   const { message } = refusal;
   const ended = endOf({ type: FailureType.InvalidInput, message, delivered: 'no' });
-  const { projectId, jobId } = readIds(input);
+  const [own, parts] = [idsIn(input), parseFollowUpWorkflowId(workflowInfo().workflowId)];
+  const [projectId, jobId] = [own.projectId ?? parts?.projectId, own.jobId ?? parts?.jobId];
   upsertSearchAttributes([
     ...(projectId === undefined ? [] : [{ key: SearchAttribute.projectId, value: projectId }]),
     ...(jobId === undefined ? [] : [{ key: SearchAttribute.jobId, value: jobId }]),
@@ -138,12 +137,8 @@ function refuse(input: unknown, issues: InputIssue[]): ApplicationFailure {
   return refusal;
 }
 
-/** Ids of an invalid input: its own if they are valid, otherwise those of the workflow id. */
-function readIds(input: unknown): { projectId?: string | undefined; jobId?: string | undefined } {
+/** Valid ids of an input that may be invalid otherwise. */
+function idsIn(input: unknown): { projectId?: string | undefined; jobId?: string | undefined } {
   const fields = z.object({ projectId: z.unknown(), jobId: z.unknown() }).partial().safeParse(input).data;
-  const parts = parseFollowUpWorkflowId(workflowInfo().workflowId);
-  return {
-    projectId: idSchema.safeParse(fields?.projectId).data ?? parts?.projectId,
-    jobId: idSchema.safeParse(fields?.jobId).data ?? parts?.jobId,
-  };
+  return { projectId: idSchema.safeParse(fields?.projectId).data, jobId: idSchema.safeParse(fields?.jobId).data };
 }

@@ -47,6 +47,14 @@ describe('a budget that counts', () => {
     expect(desk.nextGrants()).toEqual([HELD, ['b1', 'b2', 'b3', 'b4']]);
   });
 
+  it('lists what it books as of now, and holds its slot until nothing of it can still arrive', () => {
+    const desk = new Desk({ counts: true });
+    desk.budget.book(desk.nowMs, listed(['a']), { drainMs: MINUTE });
+    expect(desk.state.lastSends).toMatchObject([{ grantedAtMs: desk.nowMs, settledAtMs: desk.nowMs }]);
+    const [end = 0] = desk.budget.slotEnds();
+    expect(end).toBeGreaterThanOrEqual(desk.nowMs + MINUTE + HOUR);
+  });
+
   it('knows those whom it books, once each, so that their ids are not sent again (review 4, 11, simulation F9)', () => {
     const desk = new Desk({ counts: true });
     desk.book(listed(['a']));

@@ -52,7 +52,12 @@ describe('bad arguments end with exit code 2 before Temporal is contacted', () =
   test('a word that resolves nothing', () =>
     expectRefused(['resolve', 'follow-up/p/j/k', 'perhaps'], 'word', 'perhaps'));
   test('every bad option of the simulator', () =>
-    expectRefused(['simulator', '--port', 'x', '--limit', 'y', '--turn', 'z'], 'port:', 'limit:', 'turn:'));
+    expectRefused(
+      ['simulator', '--port', 'x', '--limit', '0', '--turn', '-1'],
+      'port: must be a port from 0',
+      'limit: must be a whole number of at least 1',
+      'turn: must be',
+    ));
   test('every bad port of dev', () => expectRefused(['dev', '--port', 'x', '--ui-port', '0'], 'port:', 'ui-port:'));
   test('every bad setting, whatever its purpose', async () => {
     const bad = { TEMPORAL_ADDRESS: 'no port:here', FOLLOW_UP_TASK_QUEUE: '/_sys/x', FOLLOW_UP_BUDGET_LIMIT: '0' };

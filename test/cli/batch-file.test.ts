@@ -90,7 +90,7 @@ describe('a file is refused', () => {
     expect(issues.map(({ line: number, field }) => `${number} ${field}`)).toEqual([
       ...['2 projectId', '2 prompt', '3 ', '5 ', '6 projectId', '6 jobId', '6 prompt', '6 colour'],
     ]);
-    expect(message).toContain('list.jsonl: 4 of 6 lines invalid, so nothing was sent');
+    expect(message).toContain('list.jsonl: 4 of 6 lines invalid, so nothing was started');
     expect(message).toMatch(/line 2: projectId: must be .* \(given ".."\); prompt: .*\(missing\)/);
     expect(message).toContain('line 3: not JSON');
   });

@@ -47,6 +47,15 @@ describe('orders', () => {
     expect(second.stdout).toContain('- kept from the batch lane: 2');
   });
 
+  test('resume does not start a budget for a project that has none', async () => {
+    const projectId = newProject();
+    expect(await budget('resume', projectId)).toMatchObject({
+      exitCode: 2,
+      stderr: expect.stringContaining('BudgetNotFound') as string,
+    });
+    expect((await budget('show', projectId)).stdout).toContain('has no budget yet');
+  });
+
   test('a budget that an order starts takes the FOLLOW_UP_BUDGET settings of the environment', async () => {
     const worker = { FOLLOW_UP_BUDGET_LIMIT: '3', FOLLOW_UP_BUDGET_WINDOW: '10s' };
     const { stdout } = await runCli(['budget', 'pause', newProject(), '--json'], { env: { ...env, ...worker } });
@@ -176,7 +185,7 @@ describe('restore', () => {
 
     const restored = await budget('restore', projectId);
     expect(restored.exitCode, restored.stderr).toBe(0);
-    expect(restored.stdout).toContain(`the budget of ${projectId} runs again; its last run was terminated`);
+    expect(restored.stdout).toContain(`the budget of ${projectId} runs again; its last run ended`);
     expect(restored.stdout).toContain('it first counts what was sent before');
     await eventually('it has counted the send', async () =>
       (await budget('show', projectId)).stdout.includes('1 of 100 used'),

@@ -117,6 +117,29 @@ test.for([
   expect(findings).toMatchObject([{ name, subject: 'shop', message: expect.stringMatching(message) }]);
 });
 
+test('a follow-up that no worker picks up is counted as starting, and named', async () => {
+  const FOLLOW_UP_TASK_QUEUE = `nobody-${randomUUID()}`;
+  const { workflowId } = await new FollowUpClient({ client: stack.client, taskQueue: FOLLOW_UP_TASK_QUEUE }).start({
+    ...{ projectId: 'left', jobId: 'job-1', prompt: 'x' },
+  });
+  onTestFinished(() =>
+    stack.client.workflow
+      .getHandle(workflowId)
+      .terminate()
+      .then(() => undefined),
+  );
+  const found = await eventually('it is listed', async () => {
+    const { checks } = await doctor();
+    return checks.some(({ message }) => message.startsWith('1 starting')) ? checks : undefined;
+  });
+  expect(found).toContainEqual(
+    expect.objectContaining({
+      subject: workflowId,
+      fix: `start a worker: FOLLOW_UP_TASK_QUEUE=${FOLLOW_UP_TASK_QUEUE} follow-up worker`,
+    }),
+  );
+});
+
 test('the doctor accepts a service that does not know the job', async () => {
   const peer = await startPeer({ onRequest: ({ socket }) => socket.end(answer(404, { error: 'not found' })) });
   onTestFinished(() => peer.close());

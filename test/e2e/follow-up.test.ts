@@ -215,6 +215,7 @@ describe('input', () => {
     ['a bad nested field', { ...valid, poll: { initialInterval: '2m', maxInterval: '1m' } }, ['poll.maxInterval']],
     ['a prompt that is too long', { ...valid, prompt: 'ä'.repeat(131_073) }, ['prompt']],
     ['another workflow id', { ...valid, jobId: 'other' }, ['workflowId']],
+    ['another workflow id and a bad field', { ...valid, jobId: 'other', prompt: '' }, ['prompt', 'workflowId']],
   ])('of %s fails at once, naming every bad field', async (_name, input, fields) => {
     const handle = await stack.client.workflow.start('followUp', {
       taskQueue: stack.taskQueue,
