@@ -1,9 +1,25 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { defaultGrpcRetryOptions, isGrpcServiceError, makeGrpcRetryInterceptor } from '@temporalio/client';
 import { maskSecrets } from '../secrets.js';
-import { InterceptingCall, type Interceptor, Metadata, status as GrpcStatus } from '@grpc/grpc-js';
+import { InterceptingCall, type Interceptor, Metadata, status } from '@grpc/grpc-js';
 
-export { GrpcStatus };
+/** Those of gRPC's status codes that this project needs. A copy, because the client package has no `@grpc/grpc-js`. */
+export const GrpcStatus = {
+  CANCELLED: 1,
+  UNKNOWN: 2,
+  INVALID_ARGUMENT: 3,
+  DEADLINE_EXCEEDED: 4,
+  NOT_FOUND: 5,
+  ALREADY_EXISTS: 6,
+  PERMISSION_DENIED: 7,
+  RESOURCE_EXHAUSTED: 8,
+  FAILED_PRECONDITION: 9,
+  ABORTED: 10,
+  UNIMPLEMENTED: 12,
+  INTERNAL: 13,
+  UNAVAILABLE: 14,
+  UNAUTHENTICATED: 16,
+} as const;
 
 /** The status of the gRPC error in a chain of causes. */
 export function grpcStatusOf(error: unknown): number | undefined {
@@ -80,7 +96,7 @@ const cancelAfterClose: Interceptor = (options, nextCall) => {
       start: (_metadata, listener) => {
         // As in any unary call: the SDK's interceptor expects it before the status.
         listener?.onReceiveMessage?.(null);
-        listener?.onReceiveStatus?.({ code: GrpcStatus.CANCELLED, details, metadata: new Metadata() });
+        listener?.onReceiveStatus?.({ code: status.CANCELLED, details, metadata: new Metadata() });
       },
       sendMessageWithContext: () => undefined,
       sendMessage: () => undefined,
