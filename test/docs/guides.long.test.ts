@@ -383,7 +383,7 @@ const guides: Record<string, Guide> = {
           const batch = await followUps.startBatch({ ...input, defaults: FAST });
           await eventually('it is held', async () => (await batch.status()).hold !== undefined);
         },
-        prints: [/^batch +nightly-2026-11-21, held/m, 'batch nightly-2026-11-21 goes on'],
+        prints: [/^batch +nightly-2026-11-21, held/m, 'batch nightly-2026-11-21 continues'],
         after: async ({ followUps }) =>
           expect(await followUps.batch('nightly-2026-11-21').result()).toMatchObject({ completed: 2 }),
       },
