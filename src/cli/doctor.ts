@@ -1,14 +1,7 @@
 import { z } from 'zod';
 import { createAgentJobsClient, createApiKeys, type GetJobOutcome } from '../agent-jobs/index.js';
 import { type Health, InvalidInputError, TemporalUnreachableError, WorkerUnavailableError } from '../client/index.js';
-import {
-  ConfigError,
-  describeIgnoredProxies,
-  isLoopbackHost,
-  loadConfig,
-  type TemporalConfig,
-  type WorkerConfig,
-} from '../config/index.js';
+import { ConfigError, describeIgnoredProxies, isLoopbackHost, loadConfig, type WorkerConfig } from '../config/index.js';
 import { type BatchStatus, type BudgetStatus, formatDuration, idSchema } from '../contract/index.js';
 import { safeLine } from '../terminal-text.js';
 import { describeState } from './budget.js';
@@ -137,9 +130,13 @@ async function examineTemporal(session: TemporalSession): Promise<Examined> {
     const workers = health.taskQueues.map(judgeQueue);
     const hasWorkers = workers.every(({ status }) => status === 'ok');
     const message = `${address} answers, server ${health.serverVersion}${proxies}`;
-    const server = [checked('Temporal', 'ok', message), ...judgeNamespace(session.config, health), ...workers];
+    const lack = { why: 'no follow-up can be started', fix: 'follow-up setup' };
+    const attributes = health.hasSearchAttributes
+      ? checked('search attributes', 'ok', 'all are registered')
+      : checked('search attributes', 'error', 'not all are registered', lack);
+    const namespaces = [judgeRetention(session.config, health.retentionMs), attributes];
     const { checks, projects } = await examineWork(session, health, hasWorkers);
-    return { checks: [...server, ...checks], projects, hasWorkers };
+    return { checks: [checked('Temporal', 'ok', message), ...namespaces, ...workers, ...checks], projects, hasWorkers };
   } catch (error) {
     const text = error instanceof Error ? error.message : String(error);
     const why = 'nothing can be started, sent or seen; what was started continues when this is fixed';
@@ -151,26 +148,17 @@ async function examineTemporal(session: TemporalSession): Promise<Examined> {
   }
 }
 
-/** A development server on this machine may keep less. */
-export function judgeNamespace(
-  { namespace, address }: Pick<TemporalConfig, 'namespace' | 'address'>,
-  { retentionMs, hasSearchAttributes }: Pick<Health, 'retentionMs' | 'hasSearchAttributes'>,
-): Check[] {
-  // What docs/how-to/run-in-production.md asks for.
-  const isShort = retentionMs < 72 * 3_600_000;
-  const message = `${namespace} keeps what has ended for ${formatDuration(retentionMs)}`;
+/** Asks for what docs/how-to/run-in-production.md does. A development server on this machine may keep less. */
+export function judgeRetention(
+  { namespace, address }: Pick<TemporalSession['config'], 'namespace' | 'address'>,
+  ms: number,
+): Check {
+  const message = `${namespace} keeps what has ended for ${formatDuration(ms)}`;
+  if (ms >= 72 * 3_600_000) return checked('namespace', 'ok', message);
   const why = 'used keys and earlier messages are known for as long; 72 h are recommended';
+  if (isLoopbackHost(address.replace(/:\d+$/, ''))) return checked('namespace', 'note', message, { why });
   const fix = `temporal operator namespace update --namespace ${namespace} --retention 72h`;
-  const short = isLoopbackHost(address.replace(/:\d+$/, ''))
-    ? checked('namespace', 'note', message, { why })
-    : checked('namespace', 'warning', message, { why, fix });
-  const lack = { why: 'no follow-up can be started', fix: 'follow-up setup' };
-  return [
-    isShort ? short : checked('namespace', 'ok', message),
-    hasSearchAttributes
-      ? checked('search attributes', 'ok', 'all are registered')
-      : checked('search attributes', 'error', 'not all are registered', lack),
-  ];
+  return checked('namespace', 'warning', message, { why, fix });
 }
 
 /** A worker's poll ends after at most 1 min, and the next one begins at once. */

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { judgeBatch, judgeBudget, judgeNamespace } from '../../src/cli/doctor.js';
+import { judgeBatch, judgeBudget, judgeRetention } from '../../src/cli/doctor.js';
 import type { BatchStatus, BudgetStatus } from '../../src/contract/index.js';
 
 const nowMs = Date.UTC(2026, 0, 2, 12);
@@ -105,8 +105,7 @@ test.each([
   ['localhost:7233', 24, 'note', undefined],
   ['temporal.example:7233', 72, 'ok', undefined],
 ])('at %s, a retention of %i h is reported as %s', (address, hours, status, fix) => {
-  const health = { retentionMs: hours * 3_600_000, hasSearchAttributes: true };
-  const [found] = judgeNamespace({ namespace: 'ns', address }, health);
+  const found = judgeRetention({ namespace: 'ns', address }, hours * 3_600_000);
   expect(found).toMatchObject({ name: 'namespace', status });
-  expect(found?.fix).toEqual(fix);
+  expect(found.fix).toEqual(fix);
 });
