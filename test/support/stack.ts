@@ -1,9 +1,11 @@
 import { randomUUID } from 'node:crypto';
+import { InterceptingCall, type Interceptor } from '@grpc/grpc-js';
 import { Client, Connection } from '@temporalio/client';
 import { startWorker, type StartWorkerOptions } from '../../src/worker.js';
 import { FollowUpClient } from '../../src/client/index.js';
 import { loadConfig } from '../../src/config/index.js';
 import { createLogger } from '../../src/logging.js';
+import { callRetries } from '../../src/temporal/grpc.js';
 import { loadDataConverter } from '../../src/temporal/data-converter.js';
 import { startSimulator, type Simulator, type SimulatorOptions } from '../../src/simulator/index.js';
 
@@ -33,6 +35,9 @@ export interface StackOptions {
   interceptors?: StartWorkerOptions['interceptors'];
 }
 
+/** On a busy machine, the answer to a query may take longer than the client waits for it. */
+const QUERY_LIMIT_MS = 20_000;
+
 /** Starts a worker as `follow-up worker` does, and a simulated service. */
 export async function startStack({
   address,
@@ -56,7 +61,14 @@ export async function startStack({
   const logger = createLogger(config.logging, { write: (line: string) => void lines.push(line) });
   const worker = await startWorker({ config, logger, ...(interceptors && { interceptors }) });
   await worker.ready;
-  const connection = await Connection.connect({ address });
+  let hasWorker = true;
+  const patient: Interceptor = (options, nextCall) => {
+    const isQuery = options.method_definition.path.endsWith('/QueryWorkflow');
+    return new InterceptingCall(
+      nextCall(isQuery && hasWorker ? { ...options, deadline: Date.now() + QUERY_LIMIT_MS } : options),
+    );
+  };
+  const connection = await Connection.connect({ address, interceptors: [...callRetries(), patient] });
   const { namespace } = config.temporal;
   const dataConverter = await loadDataConverter(config.temporal.dataConverterModule);
   const client = new Client({ connection, namespace, ...(dataConverter && { dataConverter }) });
@@ -68,7 +80,10 @@ export async function startStack({
     namespace,
     statusUrl: worker.statusUrl ?? '',
     log: () => lines.join(''),
-    stopWorker: () => worker.shutdown(),
+    stopWorker: () => {
+      hasWorker = false;
+      return worker.shutdown();
+    },
     async stop() {
       await worker.shutdown();
       await connection.close();
