@@ -186,7 +186,7 @@ export default tseslint.config(
     },
   },
   {
-    files: ['test/**', 'bench/**', 'examples/**', 'chaos/**', 'mutants/**', 'tools/**'],
+    files: ['test/**', 'examples/**', 'tools/**'],
     rules: {
       'no-console': 'off',
       'no-restricted-syntax': restrictSyntax(style),

@@ -189,7 +189,7 @@ async function bundleWorkflows() {
 /** Checks the types of `src` and writes the declarations beside the code. */
 async function declareTypes() {
   const compiler = createRequire(import.meta.url).resolve('typescript/lib/tsc.js');
-  const child = spawn(process.execPath, [compiler, '-p', 'tsconfig.build.json'], { cwd: root });
+  const child = spawn(process.execPath, [compiler, '-p', 'bin/tsconfig.json'], { cwd: root });
   let output = '';
   child.stdout.on('data', (chunk) => (output += chunk));
   child.stderr.on('data', (chunk) => (output += chunk));

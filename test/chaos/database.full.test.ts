@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { scenarios } from '../../chaos/scenarios.js';
+import { scenarios } from '../../tools/chaos/scenarios.js';
 import { describeWith, findMissing } from '../support/requirements.js';
 
 const missing = await findMissing(['postgres', 'temporal-server']);

@@ -1,5 +1,5 @@
 import { expect, inject, test } from 'vitest';
-import { scenarios } from '../../chaos/scenarios.js';
+import { scenarios } from '../../tools/chaos/scenarios.js';
 
 test('an operator who presses buttons at random repeats nothing, loses nothing, and gets only true answers', async () => {
   const address = inject('temporalAddress');

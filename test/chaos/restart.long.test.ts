@@ -1,6 +1,6 @@
 import { expect, inject, test } from 'vitest';
-import { restartScenario } from '../../chaos/restart-scenario.js';
-import { scenarios } from '../../chaos/scenarios.js';
+import { restartScenario } from '../../tools/chaos/restart-scenario.js';
+import { scenarios } from '../../tools/chaos/scenarios.js';
 
 const TIMEOUT_MS = 900_000;
 

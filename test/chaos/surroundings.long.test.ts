@@ -1,5 +1,5 @@
 import { describe, expect, inject, test } from 'vitest';
-import { scenarios } from '../../chaos/scenarios.js';
+import { scenarios } from '../../tools/chaos/scenarios.js';
 
 const TIMEOUT_MS = 900_000;
 const say = () => undefined;

@@ -1,6 +1,6 @@
 import { describe, expect, inject, test } from 'vitest';
-import { faultPoints } from '../../chaos/fault-point-names.js';
-import { scenarios } from '../../chaos/scenarios.js';
+import { faultPoints } from '../../tools/chaos/fault-point-names.js';
+import { scenarios } from '../../tools/chaos/scenarios.js';
 
 const TIMEOUT_MS = 900_000;
 const say = () => undefined;

@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { InterceptingCall, type Interceptor, Metadata, status } from '@grpc/grpc-js';
 import { Client, Connection } from '@temporalio/client';
 import { afterAll, afterEach, beforeAll, describe, expect, inject, test } from 'vitest';
-import { resetToTask } from '../../chaos/buttons.js';
+import { resetToTask } from '../support/buttons.js';
 import {
   FollowUpClient,
   type FollowUpUpdate,

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { deleteWorkflow, type ResetPoint, resetWorkflow } from '../../chaos/buttons.js';
+import { deleteWorkflow, type ResetPoint, resetWorkflow } from '../support/buttons.js';
 import { newState } from '../../src/budget/state.js';
 import { eventually } from '../support/eventually.js';
 import { type FollowUpHandle, operatedCore, type Project, reaches, shownState } from './support/operated-core.js';

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { deleteWorkflow } from '../../chaos/buttons.js';
+import { deleteWorkflow } from '../support/buttons.js';
 import { pollNowSignal } from '../../src/contract/index.js';
 import { eventually } from '../support/eventually.js';
 import { failureOf } from '../support/failure-of.js';

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { resetWorkflow } from '../../chaos/buttons.js';
+import { resetWorkflow } from '../support/buttons.js';
 import { type FollowUpResult, resolveDeliveryUpdate } from '../../src/contract/index.js';
 import type { Ask } from '../../src/contract/protocol.js';
 import { failureOf } from '../support/failure-of.js';

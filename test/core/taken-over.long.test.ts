@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { onActivities, resetToTask } from '../../chaos/buttons.js';
+import { onActivities, resetToTask } from '../support/buttons.js';
 import { FollowUpHandle as LibraryHandle } from '../../src/client/follow-up.js';
 import { pollNowSignal } from '../../src/contract/index.js';
 import { failureOf } from '../support/failure-of.js';

@@ -15,7 +15,7 @@ export interface DockerStage {
 
 /** The stages of this repository's Dockerfile. */
 export async function readDockerfile(): Promise<DockerStage[]> {
-  const text = (await readRepositoryFile('Dockerfile')).replace(/\\\n\s*/g, '');
+  const text = (await readRepositoryFile('deploy/Dockerfile')).replace(/\\\n\s*/g, '');
   const stages: DockerStage[] = [];
   for (const line of text.split('\n')) {
     const match = /^([A-Z]+)\s+(.*)$/.exec(line);

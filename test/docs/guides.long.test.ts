@@ -3,7 +3,7 @@ import { copyFile, mkdir, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Client, Connection } from '@temporalio/client';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
-import { onActivities, pauseWorkflow } from '../../chaos/buttons.js';
+import { onActivities, pauseWorkflow } from '../support/buttons.js';
 import { FollowUpClient, type StartInput } from '../../src/client/index.js';
 import type { FollowUpState } from '../../src/contract/index.js';
 import { startSimulator, type Simulator } from '../../src/simulator/index.js';

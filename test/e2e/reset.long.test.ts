@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
-import { resetToTask } from '../../chaos/buttons.js';
+import { resetToTask } from '../support/buttons.js';
 import type { FollowUpResult } from '../../src/contract/index.js';
 import { eventually } from '../support/eventually.js';
 import { failureOf } from '../support/failure-of.js';

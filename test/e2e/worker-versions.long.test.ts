@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { Client, Connection } from '@temporalio/client';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
-import { contradictions } from '../../chaos/contradictions.js';
+import { contradictions } from '../support/contradictions.js';
 import { FollowUpClient } from '../../src/client/index.js';
 import { loadConfig } from '../../src/config/index.js';
 import { resolveTemporalCli } from '../../src/dev-server/resolve.js';

@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { cpSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -183,8 +183,9 @@ describe('everywhere', () => {
     const findCycles = () => promisify(execFile)(join(root, 'node_modules/.bin/knip'), ['--cycles', '-D', directory]);
     try {
       mkdirSync(join(directory, 'src/client'), { recursive: true });
-      for (const name of ['knip.json', 'tsconfig.json']) cpSync(join(root, name), join(directory, name));
-      write('package.json', '{"name":"cycle","type":"module"}');
+      cpSync(join(root, 'tsconfig.json'), join(directory, 'tsconfig.json'));
+      const { knip } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
+      write('package.json', JSON.stringify({ name: 'cycle', type: 'module', knip }));
       write('src/client/index.ts', "import { b } from './b.js';\nexport const a = () => b;\n");
       write('src/client/b.ts', "import type { a } from './index.js';\nexport const b = (f: typeof a) => f;\n");
       await findCycles();

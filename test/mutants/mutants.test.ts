@@ -1,8 +1,8 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { mutate } from '../../mutants/mutant.js';
-import { mutants } from '../../mutants/mutants.js';
+import { mutate } from '../../tools/mutants/mutant.js';
+import { mutants } from '../../tools/mutants/mutants.js';
 
 const read = (file: string) => readFile(join(import.meta.dirname, '..', '..', file), 'utf8');
 

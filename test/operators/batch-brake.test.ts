@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
-import { resetWorkflow } from '../../chaos/buttons.js';
+import { resetWorkflow } from '../support/buttons.js';
 import type { BatchHandle, StartBatchInput } from '../../src/client/index.js';
 import { makeItems } from '../support/batch.js';
 import { eventually } from '../support/eventually.js';

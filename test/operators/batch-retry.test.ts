@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { deleteWorkflow } from '../../chaos/buttons.js';
+import { deleteWorkflow } from '../support/buttons.js';
 import { type BatchHandle, type StartedBatch, WorkerUnavailableError } from '../../src/client/index.js';
 import { eventually } from '../support/eventually.js';
 import { operatedBatches } from '../support/operated-batches.js';

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
-import { deleteWorkflow, resetWorkflow, sendNonsense } from '../../chaos/buttons.js';
+import { deleteWorkflow, resetWorkflow, sendNonsense } from '../support/buttons.js';
 import { RefusedError } from '../../src/client/index.js';
 import { measureHistories } from '../support/batch.js';
 import { eventually } from '../support/eventually.js';

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
-import { pauseWorkflow, unpauseWorkflow } from '../../chaos/buttons.js';
+import { pauseWorkflow, unpauseWorkflow } from '../support/buttons.js';
 import {
   batchItemKey,
   followUpWorkflowId,

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { sendNonsense } from '../../chaos/buttons.js';
+import { sendNonsense } from '../support/buttons.js';
 import { projectBudgetWorkflowId } from '../../src/contract/index.js';
 import { eventually, readsAllSignals } from '../support/eventually.js';
 import { LIMIT, WINDOW_MS, operatedBudgets } from '../support/operated-budgets.js';

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { pauseWorkflow, unpauseWorkflow } from '../../chaos/buttons.js';
+import { pauseWorkflow, unpauseWorkflow } from '../support/buttons.js';
 import { startDevServer, type DevServer } from '../../src/dev-server/index.js';
 import { runCli } from '../cli/run-cli.js';
 import { eventually } from '../support/eventually.js';

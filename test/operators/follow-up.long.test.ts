@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
-import { deleteWorkflow } from '../../chaos/buttons.js';
+import { deleteWorkflow } from '../support/buttons.js';
 import { eventually } from '../support/eventually.js';
 import { FAST, startStack, type Stack } from '../support/stack.js';
 

@@ -7,7 +7,7 @@ import {
   resetWorkflow,
   sendNonsense,
   unpauseWorkflow,
-} from '../../chaos/buttons.js';
+} from '../support/buttons.js';
 import type { StartedFollowUp } from '../../src/client/index.js';
 import { eventually, readsAllSignals } from '../support/eventually.js';
 import { FAST, startStack, type Stack } from '../support/stack.js';

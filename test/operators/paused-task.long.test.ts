@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
-import { pauseWorkflow, resetWorkflow, unpauseWorkflow } from '../../chaos/buttons.js';
+import { pauseWorkflow, resetWorkflow, unpauseWorkflow } from '../support/buttons.js';
 import { FollowUpClient } from '../../src/client/index.js';
 import { batchItemKey, followUpWorkflowId } from '../../src/contract/index.js';
 import { tellSignal, wakeSignal } from '../../src/contract/protocol.js';

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
-import { pauseWorkflow, unpauseWorkflow } from '../../chaos/buttons.js';
+import { pauseWorkflow, unpauseWorkflow } from '../support/buttons.js';
 import type { StartedFollowUp, StartInput } from '../../src/client/index.js';
 import { projectBudgetWorkflowId } from '../../src/contract/index.js';
 import { eventually } from '../support/eventually.js';

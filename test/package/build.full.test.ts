@@ -94,7 +94,7 @@ describe('the build', () => {
   beforeEach(() => {
     rmSync(root, { recursive: true, force: true });
     mkdirSync(root, { recursive: true });
-    for (const name of ['package.json', 'tsconfig.json', 'tsconfig.build.json', 'bin']) {
+    for (const name of ['package.json', 'tsconfig.json', 'bin']) {
       cpSync(join(repository, name), join(root, name), { recursive: true });
     }
     symlinkSync(join(repository, 'node_modules'), join(root, 'node_modules'));
@@ -235,7 +235,7 @@ describe('the build', () => {
 }
 `;
     write('src/cli/main.ts', stack(1));
-    const child = spawn(process.execPath, ['scripts/dev.js', '--port', '7300'], { cwd: root, detached: true });
+    const child = spawn(process.execPath, ['tools/scripts/dev.js', '--port', '7300'], { cwd: root, detached: true });
     const group = -(child.pid ?? 0);
     let [stdout, stderr] = ['', ''];
     child.stdout.on('data', (chunk: Buffer) => (stdout += chunk.toString()));

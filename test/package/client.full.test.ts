@@ -275,7 +275,7 @@ describe('the client package', () => {
   });
 
   it.each(['client', 'contract'])(
-    'exports what etc/%s.api.md lists: "vitest run test/package -u" writes it',
+    'exports what packages/client/api/%s.api.md lists: "vitest run test/package -u" writes it',
     async (entry) => {
       const path = withNewest;
       const installed = join(path, 'node_modules', 'agent-follow-up-client');
@@ -309,7 +309,7 @@ describe('the client package', () => {
       writeFileSync(join(path, 'api-extractor.json'), JSON.stringify(settings));
       await run(tool('api-extractor'), ['run', '--local', '--config', join(path, 'api-extractor.json')]);
       const report = readFileSync(join(path, `${entry}.api.md`), 'utf8').replaceAll('\r\n', '\n');
-      await expect(report).toMatchFileSnapshot(join(repository, 'etc', `${entry}.api.md`));
+      await expect(report).toMatchFileSnapshot(join(repository, 'packages/client/api', `${entry}.api.md`));
     },
   );
 });

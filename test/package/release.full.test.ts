@@ -38,14 +38,14 @@ test('a release runs all tests first, then publishes both packages with provenan
     'npm publish --provenance --access public',
     'npm publish ./packages/client --provenance --access public',
   ]);
-  expect(lines.filter((line) => line.startsWith('node scripts/sbom.js'))).toHaveLength(2);
+  expect(lines.filter((line) => line.startsWith('node tools/scripts/sbom.js'))).toHaveLength(2);
 });
 
 test.each(['cyclonedx', 'spdx'])(
   'the bill of materials in %s lists what users install, and nothing else',
   async (format) => {
     const options = { cwd: repository, maxBuffer: 16 * 1_048_576 };
-    const { stdout } = await run(process.execPath, ['scripts/sbom.js', format], options);
+    const { stdout } = await run(process.execPath, ['tools/scripts/sbom.js', format], options);
     const listed = new Set(
       [...stdout.matchAll(/"pkg:npm\/([^"]+)"/g)].map(([, name = '']) => decodeURIComponent(name)),
     );

@@ -11,7 +11,7 @@ const DIRECTORY = fileURLToPath(new URL('../histories/', import.meta.url));
 /** The repository's directory, as it appears in stack traces. */
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 
-/** Whether this run records histories (`npm run record:histories`). */
+/** Whether this run records histories (`RECORD_HISTORIES=true`). */
 export const recording = process.env['RECORD_HISTORIES'] === 'true';
 
 /** A recorded history. */

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, inject } from 'vitest';
 import type { BatchHandle } from '../../src/client/index.js';
-import { whereTheyStand } from '../../chaos/endings.js';
+import { whereTheyStand } from '../../tools/chaos/endings.js';
 import { type FollowUpBatchResult, SearchAttribute } from '../../src/contract/index.js';
 import { makeItems } from './batch.js';
 import { eventually } from './eventually.js';

@@ -10,7 +10,7 @@ import { isExecutable } from './programs.js';
 /** Which of the pinned servers. docker-compose.yml runs the newest. */
 export type ServerAge = 'newest' | 'oldest';
 
-/** Which development server this test run uses. `npm run test:oldest` uses the oldest. */
+/** Which development server this test run uses. `TEST_TEMPORAL_SERVER=oldest` chooses the oldest. */
 export const testServerAge: ServerAge = process.env['TEST_TEMPORAL_SERVER'] === 'oldest' ? 'oldest' : 'newest';
 
 /** The files of a Temporal server and its SQL schema. */

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Connection } from '@temporalio/client';
 import { expect, inject, onTestFinished, test } from 'vitest';
-import { startTcpProxy } from '../../chaos/tcp-proxy.js';
+import { startTcpProxy } from '../support/tcp-proxy.js';
 import { createApiKeys } from '../../src/agent-jobs/index.js';
 import { startWorker } from '../../src/worker.js';
 import { createLogger } from '../../src/logging.js';

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { WorkflowHandle } from '@temporalio/client';
 import { ApplicationFailure } from '@temporalio/common';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
-import { resetToTask, resetWorkflow, sendNonsense } from '../../chaos/buttons.js';
+import { resetToTask, resetWorkflow, sendNonsense } from '../support/buttons.js';
 import { FollowUpClient } from '../../src/client/index.js';
 import {
   batchItemKey,
@@ -22,7 +22,7 @@ import { record } from '../support/histories.js';
 import { type ScriptedRead, ScriptedService } from '../support/scripted-service.js';
 import { startWorkflowRig, type WorkflowRig } from '../support/workflow-rig.js';
 
-/** The paths of the workflows, with the bundle of the build. `npm run record:histories` records one history of each. */
+/** The paths of the workflows, with the bundle of the build. `RECORD_HISTORIES=true` records one history of each. */
 
 const BEFORE = { id: 'j', status: 'completed', prLink: 'https://git.example/pull/1' };
 const ACTIVE = { id: 'j', status: 'active', prLink: null };

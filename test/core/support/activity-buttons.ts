@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { Client, WorkflowHandle } from '@temporalio/client';
 import { defaultPayloadConverter, toPayloads } from '@temporalio/common';
 import { msToTs } from '@temporalio/common/lib/time.js';
-import { onActivities } from '../../../chaos/buttons.js';
+import { onActivities } from '../../support/buttons.js';
 import type { Seen } from '../../../src/follow-up/watch.js';
 import { eventually } from '../../support/eventually.js';
 

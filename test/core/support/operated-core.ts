@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Client, WorkflowHandle } from '@temporalio/client';
 import { afterAll, beforeAll, expect, inject } from 'vitest';
-import { queryOf } from '../../../chaos/contradictions.js';
+import { queryOf } from '../../support/contradictions.js';
 import {
   budgetTaskQueue,
   type FollowUpInput,

@@ -1,4 +1,0 @@
-/** `npm run chaos`: loads main.ts, which runs from its source, as the tests do. */
-import { runFromSource } from '../scripts/run-from-source.js';
-
-await runFromSource('/chaos/main.ts');

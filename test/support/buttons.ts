@@ -1,0 +1,114 @@
+import { randomUUID } from 'node:crypto';
+import type { Client, WorkflowHandle } from '@temporalio/client';
+import { GrpcStatus, grpcStatusOf } from '../../src/temporal/grpc.js';
+
+/** One event of a workflow's history. */
+export type HistoryEvent = NonNullable<Awaited<ReturnType<WorkflowHandle['fetchHistory']>>['events']>[number];
+
+/** Which of its completed workflow tasks a workflow is reset to. */
+export type ResetPoint = 'first' | 'last' | ((tasks: readonly HistoryEvent[]) => HistoryEvent | undefined);
+
+/**
+ * Starts a new run from the end of one of the workflow's tasks, as "Reset" in the UI does. It resets the newest run,
+ * open or closed, unless `runId` names another. It does nothing if no task is complete yet.
+ */
+export async function resetWorkflow(
+  client: Client,
+  workflowId: string,
+  point: ResetPoint,
+  runId?: string,
+): Promise<void> {
+  const handle = client.workflow.getHandle(workflowId, runId);
+  const description = await handle.describe();
+  const { events } = await handle.fetchHistory();
+  const tasks = (events ?? []).filter((event) => event.workflowTaskCompletedEventAttributes);
+  const task = point === 'first' ? tasks[0] : point === 'last' ? tasks.at(-1) : point(tasks);
+  if (task) await resetToTask(client, { workflowId, runId: description.runId }, task);
+}
+
+/**
+ * Starts a new run of a workflow from the end of one of its workflow tasks.
+ *
+ * @param task the event that completed the task; the server refuses a reset without one
+ * @returns the id of the new run
+ */
+export async function resetToTask(
+  client: Client,
+  { workflowId, runId }: { workflowId: string; runId: string },
+  task: HistoryEvent | undefined,
+): Promise<string> {
+  const reset = await client.workflowService.resetWorkflowExecution({
+    namespace: client.options.namespace,
+    workflowExecution: { workflowId, runId },
+    reason: 'by hand',
+    requestId: randomUUID(),
+    workflowTaskFinishEventId: task?.eventId ?? null,
+  });
+  return reset.runId;
+}
+
+/** Pauses a workflow. The server needs `frontend.WorkflowPauseEnabled`. */
+export async function pauseWorkflow(client: Client, workflowId: string): Promise<void> {
+  await client.workflowService.pauseWorkflowExecution({ ...request(client), workflowId, reason: 'by hand' });
+}
+
+/** Undoes {@link pauseWorkflow}. */
+export async function unpauseWorkflow(client: Client, workflowId: string): Promise<void> {
+  await client.workflowService.unpauseWorkflowExecution({ ...request(client), workflowId, reason: 'by hand' });
+}
+
+/**
+ * Presses one button on each pending activity of a workflow. One may end in the meantime.
+ *
+ * @param what `reset-heartbeats` is a reset that also forgets what earlier attempts have noted
+ * @returns the number of activities that it changed
+ */
+export async function onActivities(
+  client: Client,
+  workflowId: string,
+  what: 'reset' | 'reset-heartbeats' | 'pause' | 'unpause',
+): Promise<number> {
+  const { raw } = await client.workflow.getHandle(workflowId).describe();
+  const service = client.workflowService;
+  let count = 0;
+  for (const { activityId } of raw.pendingActivities ?? []) {
+    const activity = { ...request(client), execution: { workflowId }, id: activityId ?? '' };
+    try {
+      if (what === 'reset') await service.resetActivity(activity);
+      else if (what === 'reset-heartbeats') await service.resetActivity({ ...activity, resetHeartbeat: true });
+      else if (what === 'pause') await service.pauseActivity(activity);
+      else await service.unpauseActivity(activity);
+      count += 1;
+    } catch (error) {
+      if (grpcStatusOf(error) !== GrpcStatus.NOT_FOUND) throw error;
+    }
+  }
+  return count;
+}
+
+/** Sends an unknown signal, known signals with arguments that make no sense, and an unknown update. */
+export async function sendNonsense(client: Client, workflowId: string, signals: readonly string[]): Promise<void> {
+  const handle = client.workflow.getHandle(workflowId);
+  for (const signal of ['no-such-signal', ...signals]) {
+    await handle.signal(signal);
+    for (const nonsense of [null, 7, 'x', [], [[]], { workflowId: 1 }]) await handle.signal(signal, nonsense);
+  }
+  // A workflow whose tasks fail answers no update.
+  const update = () => handle.executeUpdate('no-such-update', { args: [{}] });
+  await client.withDeadline(Date.now() + 30_000, update).then(
+    () => {
+      throw new Error(`${workflowId} accepted an update that does not exist`);
+    },
+    () => undefined,
+  );
+}
+
+/** Deletes a workflow, open or closed, with its history. */
+export async function deleteWorkflow(client: Client, workflowId: string): Promise<void> {
+  const { namespace } = client.options;
+  await client.workflowService.deleteWorkflowExecution({ namespace, workflowExecution: { workflowId } });
+}
+
+function request(client: Client) {
+  return { namespace: client.options.namespace, identity: 'operator', requestId: randomUUID() };
+}

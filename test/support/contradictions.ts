@@ -1,0 +1,41 @@
+import type { Client } from '@temporalio/client';
+import { budgetTaskQueue } from '../../src/contract/index.js';
+import type { HistoryEvent } from './buttons.js';
+import type { Violation } from '../../tools/chaos/checker.js';
+
+/** `WORKFLOW_TASK_FAILED_CAUSE_WORKFLOW_PAUSE_REQUESTED_BEFORE_TASK_STARTED` of Temporal's API. */
+const PAUSED_BEFORE_TASK = 39;
+
+/** Whether an event is the end of a task that a pause took from the queue. SDK 1.24 can't read a history with one. */
+export function isPausedInTask({ workflowTaskFailedEventAttributes }: HistoryEvent): boolean {
+  return Number(workflowTaskFailedEventAttributes?.cause) === PAUSED_BEFORE_TASK;
+}
+
+/** Values of the API's `WorkflowTaskFailedCause` whose cause is the workflow's own code. */
+const THREW = 14;
+const CONTRADICTED_ITS_HISTORY = 24;
+
+/** The list query for all workflows of a task queue and its budgets. */
+export function queryOf(taskQueue: string): string {
+  return `TaskQueue IN ('${taskQueue}', '${budgetTaskQueue(taskQueue)}')`;
+}
+
+/**
+ * Searches the histories of all workflows of a task queue for tasks that failed because of the workflow's own code. After
+ * a pause that took a task from its queue, tasks fail whatever the code: the SDK can't read such a history.
+ */
+export async function contradictions(client: Client, taskQueue: string): Promise<Violation[]> {
+  const violations: Violation[] = [];
+  for await (const { workflowId, runId } of client.workflow.list({ query: queryOf(taskQueue) })) {
+    const { events } = await client.workflow.getHandle(workflowId, runId).fetchHistory();
+    for (const event of events ?? []) {
+      if (isPausedInTask(event)) break;
+      const { eventId, workflowTaskFailedEventAttributes: failed } = event;
+      if (!failed || ![THREW, CONTRADICTED_ITS_HISTORY].includes(Number(failed.cause))) continue;
+      const detail = `event ${String(eventId)}: ${failed.failure?.message ?? 'no message'}`;
+      violations.push({ kind: 'contradicted', subject: workflowId, detail });
+      break;
+    }
+  }
+  return violations;
+}
