@@ -12,7 +12,7 @@ const healthcheckSchema = z.object({
 
 const serviceSchema = z.object({
   image: z.string(),
-  build: z.string().optional(),
+  build: z.object({ context: z.literal('.'), dockerfile: z.literal('deploy/Dockerfile') }).optional(),
   user: z.string().optional(),
   command: z.array(z.string()).optional(),
   entrypoint: z.array(z.string()).optional(),

@@ -72,7 +72,7 @@ describe('docker-compose.yml', () => {
   test('names its image after this package and its version', async () => {
     const { name, version } = parse(await readRepositoryFile('package.json')) as { name: string; version: string };
     for (const each of ['worker', 'simulator']) {
-      expect(service(each)).toMatchObject({ image: `${name}:${version}`, build: '.' });
+      expect(service(each)).toMatchObject({ image: `${name}:${version}`, build: { dockerfile: 'deploy/Dockerfile' } });
     }
   });
 

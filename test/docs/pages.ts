@@ -17,5 +17,5 @@ export function filesBelow(folder: string, ending: string): string[] {
 /** Every page of the documentation. */
 export const pages = [
   ...readdirSync(ROOT).filter((name) => name.endsWith('.md')),
-  ...['docs', 'deploy', 'examples', 'packages'].flatMap((folder) => filesBelow(folder, '.md')),
+  ...['.github', 'docs', 'deploy', 'examples', 'packages'].flatMap((folder) => filesBelow(folder, '.md')),
 ];
