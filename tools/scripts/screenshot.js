@@ -1,4 +1,4 @@
-// Takes the pictures in docs/images: node tools/scripts/screenshot.js [path of Chromium]
+// Takes the pictures of Temporal's UI in docs/images: npm run screenshots -- [path of Chromium]
 // Starts a Temporal dev server with its UI, the simulated service and a worker, sends a few follow-ups, and shows the
 // UI in a headless Chromium. Everything is on this machine: a request to anywhere else fails the run.
 import { existsSync } from 'node:fs';
@@ -35,8 +35,9 @@ const CHROMIUM_PLACES = [
 /** The project of the list. Its budget has this many slots, and its other follow-ups wait. */
 const SHOP = 'web-shop';
 const SLOTS = 6;
-/** Each of the other projects has its own obstacle, or none. */
-const projects = { site: 'docs-site', paused: 'billing', stopped: 'search', down: 'mobile-app', locked: 'vault' };
+/** A project whose deliveries fail, and one whose budget is paused. */
+const SITE = 'docs-site';
+const PAUSED = 'billing';
 
 /** Jobs whose agents never end, or do not succeed. */
 const jobs = [
@@ -44,8 +45,7 @@ const jobs = [
   { projectId: SHOP, jobId: 'old-theme', behaviour: { outcome: 'archived' } },
   { projectId: SHOP, jobId: 'dark-mode', behaviour: { neverEnds: true } },
   { projectId: SHOP, jobId: 'search-box', behaviour: { neverEnds: true } },
-  { projectId: projects.site, jobId: 'dead-links', behaviour: { neverEnds: true } },
-  { projectId: projects.site, jobId: 'i18n', behaviour: { neverEnds: true } },
+  { projectId: SITE, jobId: 'i18n', behaviour: { neverEnds: true } },
 ];
 
 const quick = { poll: { initialInterval: '1s', maxInterval: '2s' }, settleTime: '5s' };
@@ -64,7 +64,6 @@ const shop = [
   { jobId: 'rename-field', key: 'total', prompt: 'Rename the field sum to total.', ...quick },
   { jobId: 'update-docs', key: 'new-setting', prompt: 'Describe the new setting in the README.' },
   { jobId: 'add-docstrings', key: 'public-api', prompt: 'Give every public function a docstring.', lane: 'batch' },
-  { jobId: 'dark-mode', key: 'follow-system', prompt: 'Follow the setting of the system.' },
 ];
 
 const columns = ['Status', 'Workflow ID', 'FollowUpState', 'FollowUpJobStatus', 'FollowUpPrLink', 'Start'];
@@ -120,114 +119,53 @@ async function startStack(closers) {
   const connection = await Connection.connect({ address: server.address });
   closers.push(() => connection.close());
   const client = new Client({ connection });
-  return { uiUrl: server.uiUrl, simulator, client, followUps: new FollowUpClient({ client }) };
+  return { uiUrl: server.uiUrl, simulator, followUps: new FollowUpClient({ client }) };
 }
 
-/**
- * Brings every follow-up, budget and batch into the state that its picture shows. Returns the pages and their pictures.
- */
-async function playScenes({ client, followUps, simulator }) {
-  const { site, paused, stopped, down, locked } = projects;
+/** Brings every follow-up, budget and batch into the state that its picture shows. Returns the pages and their pictures. */
+async function playScenes({ followUps, simulator }) {
   await followUps.budget(SHOP).setLimit({ limit: SLOTS });
-  const sent = {};
-  for (const input of shop) {
-    const { jobId, key } = input;
-    if (jobId === 'rename-field') refuse(simulator, { projectId: SHOP, jobId, message: 'the branch was deleted' });
-    sent[`${jobId}/${key}`] = await startNext(followUps, { projectId: SHOP, ...input });
-  }
-
-  simulator.failNext({ method: 'POST', projectId: site, jobId: 'lost-page', how: 'reset' });
-  simulator.failNext({ method: 'POST', projectId: site, jobId: 'typo', how: 'reset' });
-  const lost = await followUps.start({
-    projectId: site,
-    jobId: 'lost-page',
-    key: 'restore',
-    prompt: 'Restore it.',
-    ...quick,
-  });
-  // Its settle time keeps it in doubt for the picture.
-  const inDoubt = { ...quick, settleTime: '10m' };
-  const doubtful = await followUps.start({ projectId: site, jobId: 'typo', key: 'fix', prompt: 'Fix it.', ...inDoubt });
-  const late = await followUps.start({
-    ...{ projectId: site, jobId: 'dead-links', key: 'remove', prompt: 'Remove them.', jobTimeout: '5s', ...quick },
-  });
-
-  await followUps.budget(paused).pause({ for: '2h', note: 'release freeze' });
-  const frozen = await followUps.start({
-    projectId: paused,
-    jobId: 'invoices',
-    key: 'totals',
-    prompt: 'Check the totals.',
-  });
-  await followUps.budget(stopped).setLimit({ limit: 0 });
-  const orphan = await startNext(followUps, {
-    projectId: stopped,
-    jobId: 'ranking',
-    key: 'boost',
-    prompt: 'Boost titles.',
-  });
-  await client.workflow.getHandle(`project-budget/${stopped}`).terminate('by hand');
-  await orphan.pollNow();
   simulator.failNext({
-    method: 'GET',
-    projectId: down,
-    times: 1_000,
-    how: { status: 503, error: 'down for maintenance' },
+    ...{ method: 'POST', projectId: SHOP, jobId: 'rename-field' },
+    how: { status: 422, error: 'the branch was deleted' },
   });
-  const unread = await followUps.start({ projectId: down, jobId: 'push', key: 'retry', prompt: 'Retry twice.' });
-  simulator.update({ apiKeys: { [locked]: 'another-key' } });
-  const refused = await followUps.start({
-    projectId: locked,
-    jobId: 'rotate',
-    key: 'weekly',
-    prompt: 'Rotate weekly.',
-  });
+  const sent = {};
+  for (const input of shop) sent[input.jobId] = await startNext(followUps, { projectId: SHOP, ...input });
 
+  simulator.failNext({ method: 'POST', projectId: SITE, jobId: 'lost-page', how: 'reset' });
+  const lost = await followUps.start({
+    ...{ projectId: SITE, jobId: 'lost-page', key: 'restore', prompt: 'Restore it.', ...quick },
+  });
+  await followUps.budget(PAUSED).pause({ for: '2h', note: 'release freeze' });
+  const frozen = await followUps.start({
+    ...{ projectId: PAUSED, jobId: 'invoices', key: 'totals', prompt: 'Check the totals.' },
+  });
   await followUps.schedules.create({
     ...{ name: 'weekly-upgrade', cron: '0 6 * * MON', timeZone: 'Europe/Berlin', note: 'dependencies' },
-    input: { projectId: site, prompt: 'Upgrade the dependencies.', jobIds: ['app', 'api'] },
+    input: { projectId: SITE, prompt: 'Upgrade the dependencies.', jobIds: ['app', 'api'] },
   });
   await followUps.schedules.pause('weekly-upgrade', 'holidays');
+  await sent['update-docs'].cancel();
 
-  const withdrawn = sent['update-docs/new-setting'];
-  await withdrawn.cancel();
-  const states = new Map([
-    [sent['add-tests/parser-tests'], 'completed'],
-    [sent['old-theme/new-logo'], 'archived'],
-    [sent['migrate-database/add-index'], 'job-failed'],
-    [sent['rename-field/total'], 'not-sent'],
+  const states = [
+    [sent['add-tests'], 'completed'],
+    [sent['old-theme'], 'archived'],
+    [sent['migrate-database'], 'job-failed'],
+    [sent['rename-field'], 'not-sent'],
+    [sent['update-docs'], 'cancelled'],
+    [sent['dark-mode'], 'polling'],
+    [sent['add-docstrings'], 'waiting-for-budget'],
     [lost, 'delivery-unknown'],
-    [withdrawn, 'cancelled'],
-    [late, 'timed-out'],
-    [sent['dark-mode/contrast'], 'polling'],
-    [sent['add-docstrings/public-api'], 'waiting-for-budget'],
-    [doubtful, 'reconciling'],
-    [frozen, 'paused'],
-    [orphan, 'gate-stopped'],
-    [unread, 'unreadable'],
-    [refused, 'credentials'],
-  ]);
-  const blocked = ['paused', 'gate-stopped', 'unreadable', 'credentials'];
-  for (const [followUp, name] of states) {
-    const wanted = blocked.includes(name) ? 'blocked' : name;
+    [frozen, 'blocked'],
+  ];
+  for (const [followUp, wanted] of states) {
     await until(`${followUp.workflowId} to be ${wanted}`, async () => (await followUp.describe()).state === wanted);
   }
+  const jobIds = ['a11y', 'fail-build', 'missing-1', 'css', 'i18n', 'js', ...[1, 2, 3, 4, 5].map((n) => `slow-${n}`)];
   const batch = await followUps.startBatch({
     id: 'nightly',
     maxOpen: 4,
-    items: [
-      'a11y',
-      'fail-build',
-      'missing-1',
-      'css',
-      'i18n',
-      'js',
-      'slow-1',
-      'slow-2',
-      'slow-3',
-      'slow-4',
-      'slow-5',
-    ].map((jobId) => ({ projectId: site, jobId, prompt: 'Upgrade the linter.', ...quick })),
+    items: jobIds.map((jobId) => ({ projectId: SITE, jobId, prompt: 'Upgrade the linter.', ...quick })),
   });
   await until('some items of the batch to have ended', async () => {
     const { completed, failed, errors } = await batch.status();
@@ -237,8 +175,9 @@ async function playScenes({ client, followUps, simulator }) {
     // First, while it still runs.
     { workflowId: batch.workflowId, name: 'batch' },
     { workflowId: `project-budget/${SHOP}`, name: 'budget' },
-    { workflowId: `project-budget/${paused}`, name: 'budget-paused' },
-    ...[...states].map(([{ workflowId }, name]) => ({ workflowId, name: name === 'polling' ? 'details' : name })),
+    { workflowId: sent['dark-mode'].workflowId, name: 'details' },
+    { workflowId: sent['add-docstrings'].workflowId, name: 'waiting-for-budget' },
+    { workflowId: lost.workflowId, name: 'delivery-unknown' },
   ];
 }
 
@@ -250,10 +189,6 @@ async function startNext(followUps, input) {
     return status !== 'running' || (state !== undefined && state !== 'sending');
   });
   return followUp;
-}
-
-function refuse(simulator, { projectId, jobId, message }) {
-  simulator.failNext({ method: 'POST', projectId, jobId, how: { status: 422, error: message } });
 }
 
 async function takePictures(browser, { uiUrl }, pages) {
@@ -280,8 +215,8 @@ async function takePictures(browser, { uiUrl }, pages) {
   const workflow = (id) => `${uiUrl}/namespaces/default/workflows/${encodeURIComponent(id)}`;
 
   await page.goto(workflow(`follow-up/${SHOP}/dark-mode/contrast`));
-  await page.getByText('getJob').first().waitFor();
-  await picture(page, 'timeline.png', { x: 0, y: 0, width: WIDTH, height: 900 });
+  await page.getByText('sendMessage').first().waitFor();
+  await picture(page, 'timeline.png', { x: 0, y: 0, width: WIDTH, height: 840 });
 
   const query = '`WorkflowType`="followUp" AND `FollowUpBatchId` is null';
   await page.goto(`${uiUrl}/namespaces/default/workflows?query=${encodeURIComponent(query)}`);
@@ -291,7 +226,7 @@ async function takePictures(browser, { uiUrl }, pages) {
     .first()
     .click()
     .catch(() => undefined);
-  await picture(page, 'list.png', { x: 0, y: 0, width: WIDTH, height: 930 });
+  await picture(page, 'list.png', { x: 0, y: 0, width: WIDTH, height: 680 });
 
   await page.setViewportSize({ width: 1280, height: 1_200 });
   for (const { workflowId, name } of pages) {
