@@ -2,38 +2,31 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { resolveTemporalCli } from '../../src/dev-server/resolve.js';
 import { findOnPath } from '../support/programs.js';
-
-const ROOT = fileURLToPath(new URL('../..', import.meta.url));
+import { ROOT } from './pages.js';
 
 /** A block of shell commands on a page. */
 export interface ShellBlock {
   /** The nearest heading above. */
   heading: string;
+  /** The nearest heading of the second level above. */
+  chapter: string;
   commands: string;
-  /** The text below, up to the next such block. */
-  prose: string;
 }
+
+/** A block of code, or a heading. */
+const BLOCK_OR_HEADING = /^( *)```(\w*)\n([^]*?)^ *```$|^(#+) (.+)$/gm;
 
 /** The `sh` blocks of a page, and those that name no language, in order. Those in a list lose its indentation. */
 export function shellBlocksOf(markdown: string): ShellBlock[] {
   const blocks: ShellBlock[] = [];
-  let heading = '';
-  let fence: { indent: number; isShell: boolean } | undefined;
-  for (const line of markdown.split('\n')) {
-    const [, indent, language] = /^( *)```(\w*)$/.exec(line) ?? [];
-    const last = blocks.at(-1);
-    if (indent !== undefined) {
-      fence = fence ? undefined : { indent: indent.length, isShell: language === 'sh' || language === '' };
-      if (fence?.isShell) blocks.push({ heading, commands: '', prose: '' });
-    } else if (fence) {
-      if (fence.isShell && last) last.commands += `${line.slice(fence.indent)}\n`;
-    } else {
-      if (last) last.prose += `${line}\n`;
-      heading = /^#+ (.+)$/.exec(line)?.[1] ?? heading;
-    }
+  let [heading, chapter] = ['', ''];
+  for (const [, indent = '', language = '', code, level, title = ''] of markdown.matchAll(BLOCK_OR_HEADING)) {
+    if (level) heading = title;
+    if (level === '##') chapter = title;
+    if (code === undefined || !['', 'sh'].includes(language)) continue;
+    blocks.push({ heading, chapter, commands: `\n${code}`.replaceAll(`\n${indent}`, '\n').slice(1) });
   }
   return blocks;
 }
@@ -42,8 +35,8 @@ export function shellBlocksOf(markdown: string): ShellBlock[] {
 interface Pasted {
   /** stdout and stderr. */
   output: string;
-  /** The commands that did not end with exit code 0. Those after them ran all the same, as in a terminal. */
-  failed: { command: string; exitCode: number }[];
+  /** The commands with another exit code than 0, each after it. Those below them ran all the same, as in a terminal. */
+  failed: string[];
 }
 
 /** Longer than any command of a page takes, shorter than a test may. */
@@ -57,21 +50,20 @@ export class Reader {
   /** Where the reader works. */
   readonly directory: string;
   /** Variables of the terminal before the first paste. */
-  readonly env: NodeJS.ProcessEnv;
+  readonly env: Record<string, string>;
   readonly #tools: string;
-  readonly #running = new Set<ChildProcess>();
+  #running: ChildProcess | undefined;
 
-  private constructor(root: string, env: Record<string, string>) {
+  private constructor(root: string) {
     this.directory = join(root, 'work');
     this.#tools = root;
-    const PATH = [root, process.env['PATH']].join(delimiter);
-    this.env = { PATH, HOME: process.env['HOME'], NO_COLOR: '1', ...env };
+    const { PATH = '', HOME = '' } = process.env;
+    this.env = { PATH: [root, PATH].join(delimiter), HOME, NO_COLOR: '1' };
   }
 
-  /** @param env variables of the terminal, beyond those of any */
-  static async open(env: Record<string, string>): Promise<Reader> {
+  static async open(): Promise<Reader> {
     const root = await mkdtemp(join(tmpdir(), 'reader-'));
-    const reader = new Reader(root, env);
+    const reader = new Reader(root);
     await mkdir(join(reader.directory, 'node_modules'), { recursive: true });
     await symlink(ROOT, join(reader.directory, 'node_modules', 'agent-follow-up'));
     const npx = `#!/bin/sh\nshift\nexec "${process.execPath}" "${join(ROOT, 'bin', 'follow-up.js')}" "$@"\n`;
@@ -97,13 +89,9 @@ export class Reader {
       commands,
     ].join('\n');
     // A group of its own: Ctrl-C reaches the shell and its command.
-    const child = spawn('bash', ['-c', script], {
-      cwd: this.directory,
-      env: this.env,
-      detached: true,
-      stdio: ['ignore', 'pipe', 'pipe'],
-    });
-    this.#running.add(child);
+    const { directory: cwd, env } = this;
+    const child = spawn('bash', ['-c', script], { cwd, env, detached: true, stdio: ['ignore', 'pipe', 'pipe'] });
+    this.#running = child;
     const timer = setTimeout(() => {
       signalGroup(child, 'SIGKILL');
     }, PATIENCE_MS);
@@ -122,21 +110,14 @@ export class Reader {
       child.once('close', () => resolve());
     });
     clearTimeout(timer);
-    this.#running.delete(child);
+    this.#running = undefined;
     if (child.signalCode !== null) throw new Error(`${commands} was killed: ${output}`);
-    const failed = (await readFile(failures, 'utf8')).split('\0').slice(0, -1);
-    return {
-      output,
-      failed: failed.map((text) => {
-        const [exitCode = '', ...command] = text.split(' ');
-        return { command: command.join(' '), exitCode: Number(exitCode) };
-      }),
-    };
+    return { output, failed: (await readFile(failures, 'utf8')).split('\0').slice(0, -1) };
   }
 
   /** Ends what runs, and removes the directory. */
   async close(): Promise<void> {
-    for (const child of this.#running) signalGroup(child, 'SIGKILL');
+    if (this.#running) signalGroup(this.#running, 'SIGKILL');
     await rm(this.#tools, { recursive: true, force: true });
   }
 }
