@@ -260,7 +260,7 @@ describe('daylight saving', () => {
   });
 
   test('the guide says so', async () => {
-    const text = (await readFile('docs/how-to/schedule-a-batch.md', 'utf8')).replaceAll(/\s+/g, ' ');
+    const text = (await readFile('docs/how-to/batches.md', 'utf8')).replaceAll(/\s+/g, ' ');
     expect(text).toContain('fires once in some zones, such as Europe/Berlin, and twice in others');
     expect(text).toContain('Clocks change between 00:00 and 03:00 in most zones');
   });

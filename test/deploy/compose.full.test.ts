@@ -64,7 +64,7 @@ describeWith(await findMissing(['compose-loader']))("Compose's own loader", () =
   test.each(['POSTGRES_PASSWORD', 'AGENT_JOBS_BASE_URL', 'AGENT_JOBS_KEYS_DIR'])('asks for %s', (name) => {
     const { status, output } = load({ ...simulator, [name]: '' });
     expect(status).not.toBe(0);
-    expect(output).toContain(`set ${name}, see deploy/README.md`);
+    expect(output).toContain(`set ${name}, see docs/how-to/containers.md`);
   });
 
   test('gives the worker one API key for all projects, or one for each', () => {

@@ -230,7 +230,7 @@ describe('docker-compose.yml', () => {
     const given = (await readRepositoryFile('deploy/simulator.env')).split('\n');
     const directory = given.find((line) => line.startsWith(`${variable}=`))?.split('=')[1];
     expect((await stat(repositoryPath(String(directory)))).isDirectory()).toBe(true);
-    // The steps of deploy/README.md. A worker sees the current files of a mounted directory.
+    // The steps of docs/how-to/run-in-production.md, "Rotate an API key".
     const keys = await mkdtemp(join(tmpdir(), 'keys-'));
     onTestFinished(() => rm(keys, { recursive: true }));
     await writeFile(join(keys, 'api-key'), 'adm_the-old-key');

@@ -18,7 +18,7 @@ import { FAST } from '../support/stack.js';
 
 const projectId = 'demo';
 
-test('after a restored database backup, the steps of docs/how-to/restore-a-database-backup.md send nothing twice and nothing over budget', async () => {
+test('after a restored database backup, the steps of docs/how-to/budgets.md send nothing twice and nothing over budget', async () => {
   const directory = await mkdtemp(join(tmpdir(), 'backup-'));
   const database = join(directory, 'temporal.db');
   const simulator = await startSimulator({ turn: { minMs: 100, maxMs: 100 } });
