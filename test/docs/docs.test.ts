@@ -1,10 +1,14 @@
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, readFileSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { format } from 'prettier';
 import ts from 'typescript';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { parse } from 'yaml';
+import { ExitCode } from '../../src/cli/cli.js';
+import * as client from '../../src/client/index.js';
 import type { Setting } from '../../src/config/settings-reader.js';
+import * as settingsTables from '../../src/config/settings.js';
+import { followUpSettings } from '../../src/contract/follow-up-input.js';
+import * as contract from '../../src/contract/index.js';
 import { runCli } from '../cli/run-cli.js';
 import { filesBelow, pages, read, ROOT } from './pages.js';
 
@@ -16,57 +20,117 @@ async function readHelps(...command: string[]): Promise<void> {
   expect({ command, exitCode }).toEqual({ command, exitCode: 0 });
   helps.set(command.join(' '), stdout);
   const [, list = ''] = stdout.split('\nCommands:\n');
-  const names = [...list.matchAll(/^ {2}([a-z-]+)/gm)].map(([, name]) => name ?? '');
-  for (const name of names) if (name !== 'help') await readHelps(...command, name);
+  for (const name of found(list, /^ {2}([a-z-]+)/gm)) if (name !== 'help') await readHelps(...command, name);
 }
 
 beforeAll(() => readHelps());
 
-/** The unknown parts of a command line: its command and its options. */
-function unknownIn(commandLine: string): string[] {
-  const words = commandLine.split(/\s+/);
-  let command = '';
-  for (const word of words) {
-    const next = `${command} ${word}`.trim();
-    if (!helps.has(next)) break;
-    command = next;
-  }
-  const help = helps.get(command) ?? '';
-  const known = new Set(help.match(/--[a-z][a-z-]*/g));
-  const options = (commandLine.match(/(?<=\s)--[a-z][a-z-]*/g) ?? []).filter((option) => !known.has(option));
-  const isGroup = help.includes('\nCommands:\n');
-  // A group is followed by one of its commands, or stands alone.
-  const [follower = ''] = words.slice(command === '' ? 0 : command.split(' ').length);
-  const misspelt = isGroup && /^[a-z]/.test(follower) ? [follower] : [];
-  return [...misspelt, ...options].map((what) => `${what} in "follow-up ${commandLine}"`);
+/** What the first group of a pattern matches. */
+function found(text: string, pattern: RegExp): string[] {
+  return [...text.matchAll(pattern)].map(([, group]) => group ?? '');
 }
+
+/** The cells of the tables of a page, or of one of its sections, by the first cell. */
+function rowsOf(page: string, heading?: string): Map<string, string[]> {
+  const text = read(page);
+  const section = heading === undefined ? text : (text.split(`\n## ${heading}\n`)[1]?.split('\n## ')[0] ?? '');
+  const rows = found(section, /^\|(.*)\|$/gm).map((row) => row.split('|').map((cell) => cell.trim()));
+  return new Map(rows.map(([first = '', ...rest]) => [first, rest]));
+}
+
+/** The names between backticks in the first column of the tables, sorted. */
+function firstColumnOf(page: string, heading?: string): string[] {
+  return [...rowsOf(page, heading).keys()].flatMap((cell) => found(cell, /`([^`]+)`/g)).sort();
+}
+
+/** The anchor that GitHub makes from a heading. */
+const anchorOf = (heading: string) => (heading.toLowerCase().match(/[\w\- ]/g) ?? []).join('').replaceAll(' ', '-');
+
+const anchorsOf = (page: string) => found(read(page), /^#+ (.+)$/gm).map(anchorOf);
 
 /** The command lines of a page, in its code and between backticks. */
 function commandLinesIn(text: string): string[] {
-  const blocks = [...text.matchAll(/^```(?:sh)?\n([\s\S]*?)^```$/gm)].map(([, code]) => code ?? '');
-  const inBlocks = blocks.flatMap((code) =>
-    [...code.replaceAll('\\\n', ' ').matchAll(/(?:^|\s)npx follow-up ([^\n|#]+)/g)].map(([, line]) => line ?? ''),
-  );
+  const code = found(text.replaceAll('\\\n', ' '), /^```(?:sh)?\n([\s\S]*?)^```$/gm).join('');
   const prose = text.replace(/^```[\s\S]*?^```$/gm, '');
-  const inProse = [...prose.matchAll(/`(?:npx )?follow-up ([^`]+)`/g)].map(([, line]) => line ?? '');
-  return [...inBlocks, ...inProse];
+  return [...found(code, /(?:^|\s)npx follow-up ([^\n|#]+)/g), ...found(prose, /`(?:npx )?follow-up ([^`]+)`/g)];
 }
+
+/** The unknown parts of a command line: its command and its options. */
+function unknownIn(commandLine: string): string[] {
+  const words = commandLine.split(/\s+/);
+  let length = 0;
+  while (length < words.length && helps.has(words.slice(0, length + 1).join(' '))) length += 1;
+  const help = helps.get(words.slice(0, length).join(' ')) ?? '';
+  const known = new Set(help.match(/--[a-z][a-z-]*/g));
+  const options = found(` ${commandLine}`, /\s(--[a-z][a-z-]*)/g).filter((option) => !known.has(option));
+  // A group is followed by one of its commands, or stands alone.
+  const follower = words[length] ?? '';
+  const isMisspelt = help.includes('\nCommands:\n') && /^[a-z]/.test(follower);
+  return [...(isMisspelt ? [follower] : []), ...options].map((what) => `${what} in "follow-up ${commandLine}"`);
+}
+
+const isFile = (path: string) => existsSync(join(ROOT, path));
+
+function isGoodLink(page: string, target: string): boolean {
+  const [path, anchor] = target.split('#');
+  const file = path ? join(dirname(page), path) : page;
+  return /^https?:/.test(target) || (isFile(file) && (!anchor || anchorsOf(file).includes(anchor)));
+}
+
+test.each([...pages, 'docs/llms.txt'])('%s names only what exists, and its pictures are below 300 KiB', (page) => {
+  const text = read(page);
+  const { scripts } = JSON.parse(read('package.json')) as { scripts: Record<string, string> };
+  const files = /`((?:src|test|tools|deploy|docs|examples|packages|schemas|bin)\/[\w./-]+)`/g;
+  const pictures = found(text, /!\[[^\]]+\]\(([^)]+)\)/g).map((path) => join(dirname(page), path));
+  expect([
+    ...found(text, /\bnpm ((?:start|test)\b|run [\w:-]+)/g).filter((run) => !(run.replace('run ', '') in scripts)),
+    ...found(text, /\]\(([^)\s]+)\)/g).filter((target) => !isGoodLink(page, target)),
+    ...found(text, files).filter((path) => !isFile(path)),
+    ...commandLinesIn(text).flatMap(unknownIn),
+    ...pictures.filter((path) => isFile(path) && statSync(join(ROOT, path)).size > 300 * 1024),
+  ]).toEqual([]);
+});
+
+test('the pages and headings that code, comments and alerts refer to exist', () => {
+  const files = ['src', 'bin', 'test', 'tools', 'examples', 'packages', 'deploy']
+    .flatMap((folder) => ['.ts', '.js', '.yaml', '.env', 'Dockerfile'].flatMap((ending) => filesBelow(folder, ending)))
+    .filter((file) => !/^test\/docs\/|\/dist\//.test(file));
+  const broken = files.flatMap((file) =>
+    [...read(file).matchAll(/(?:(?:\/\/|\*|#) .*?\b|\b(?=docs\/))((?:[\w-]+\/)*[\w-]+\.md)(?:#([\w-]+)|, "([^"]+)")?/g)]
+      .filter(([, page = '', anchor, heading]) => {
+        if (!isFile(page)) return true;
+        const wanted = anchor ?? anchorOf(heading ?? '');
+        return wanted !== '' && !anchorsOf(page).includes(wanted);
+      })
+      .map(([reference]) => `${file}: ${reference}`),
+  );
+  expect(broken).toEqual([]);
+});
+
+test.each(['docs/README.md', 'docs/llms.txt'])('%s lists every page of the documentation', (index) => {
+  const listed = new Set(found(read(index), /\]\(([^)#]+\.md)/g).map((path) => join(dirname(index), path)));
+  expect(filesBelow('docs', '.md').filter((page) => page !== 'docs/README.md' && !listed.has(page))).toEqual([]);
+});
+
+test('the TypeScript of all pages compiles against the types of the package', { tags: 'long' }, () => {
+  const snippets = pages.flatMap((page) => found(read(page), /^```ts\n([\s\S]*?)^```$/gm));
+  expect(snippets.length).toBeGreaterThan(1);
+  expect(problemsOf(snippets)).toEqual([]);
+});
 
 /** The compiler's errors for code that imports this package. */
 function problemsOf(snippets: readonly string[]): string[] {
   const sources = new Map(snippets.map((code, index) => [join(ROOT, `snippet-${index}.ts`), code]));
   const { config } = ts.readConfigFile(join(ROOT, 'tsconfig.json'), (path) => readFileSync(path, 'utf8'));
   const { options } = ts.parseJsonConfigFileContent({ ...config, include: [], files: [] }, ts.sys, ROOT);
-  const allOptions: ts.CompilerOptions = {
-    ...options,
-    noEmit: true,
-    paths: {
-      'agent-follow-up/client': [join(ROOT, 'src/client/index.ts')],
-      'agent-follow-up/contract': [join(ROOT, 'src/contract/index.ts')],
-      'agent-follow-up/worker': [join(ROOT, 'src/worker.ts')],
-      'agent-follow-up-client': [join(ROOT, 'src/client/index.ts')],
-    },
+  const modules = {
+    'agent-follow-up/client': 'src/client/index.ts',
+    'agent-follow-up/contract': 'src/contract/index.ts',
+    'agent-follow-up/worker': 'src/worker.ts',
+    'agent-follow-up-client': 'src/client/index.ts',
   };
+  const paths = Object.fromEntries(Object.entries(modules).map(([name, path]) => [name, [join(ROOT, path)]]));
+  const allOptions: ts.CompilerOptions = { ...options, noEmit: true, paths };
   const host = ts.createCompilerHost(allOptions);
   const { readFile, fileExists } = host;
   host.readFile = (path) => sources.get(path) ?? readFile(path);
@@ -79,357 +143,164 @@ function problemsOf(snippets: readonly string[]): string[] {
   return problems.map(({ messageText }) => ts.flattenDiagnosticMessageText(messageText, '\n'));
 }
 
-/** The names between backticks in the first column of all tables of a page. */
-function firstColumnOf(page: string, heading?: string): string[] {
-  const text = read(page);
-  const section = heading === undefined ? text : (text.split(`\n## ${heading}\n`)[1]?.split('\n## ')[0] ?? '');
-  const cells = [...section.matchAll(/^\| ([^|]+) \|/gm)].map(([, cell]) => cell ?? '');
-  return cells.flatMap((cell) => [...cell.matchAll(/`([^`]+)`/g)].map(([, name]) => name ?? ''));
-}
-
-/** The anchor that GitHub makes from a heading. */
-const anchorOf = (heading: string) =>
-  heading
-    .toLowerCase()
-    .replace(/[^\w\- ]/g, '')
-    .replaceAll(' ', '-');
-
-describe.each([...pages, 'docs/llms.txt'])('%s', (page) => {
-  const text = read(page);
-
-  test('names only npm scripts that exist', () => {
-    const { scripts } = JSON.parse(read('package.json')) as { scripts: Record<string, string> };
-    const named = [...text.matchAll(/\bnpm (?:run ([\w:-]+)|(start|test)\b)/g)].map(([, run, short]) => run ?? short);
-    expect(named.filter((name) => name !== undefined && !(name in scripts))).toEqual([]);
-  });
-
-  test('links only to files and headings that exist', () => {
-    const targets = [...text.matchAll(/\]\(([^)\s]+)\)/g)].map(([, target]) => target ?? '');
-    const broken = targets.filter((target) => {
-      if (/^https?:/.test(target)) return false;
-      const [path, anchor] = target.split('#');
-      const file = path ? join(dirname(page), path) : page;
-      if (!existsSync(join(ROOT, file))) return true;
-      if (!anchor) return false;
-      const headings = [...read(file).matchAll(/^#+ (.+)$/gm)].map(([, heading]) => anchorOf(heading ?? ''));
-      return !headings.includes(anchor);
-    });
-    expect(broken).toEqual([]);
-  });
-
-  test('names only folders and files of the repository that exist', () => {
-    const paths = [...text.matchAll(/`((?:src|test|tools|deploy|docs|examples|packages|schemas|bin)\/[\w./-]+)`/g)];
-    expect(paths.map(([, path]) => path ?? '').filter((path) => !existsSync(join(ROOT, path)))).toEqual([]);
-  });
-
-  test('names only commands and options that the command line has', () => {
-    expect(commandLinesIn(text).flatMap(unknownIn)).toEqual([]);
-  });
-
-  test('has pictures below 300 KiB', () => {
-    const pictures = [...text.matchAll(/!\[[^\]]+\]\(([^)]+)\)/g)].map(([, path]) => path ?? '');
-    const large = pictures.filter((path) => readFileSync(join(ROOT, dirname(page), path)).length > 300 * 1024);
-    expect(large).toEqual([]);
-  });
-});
-
-test('the TypeScript of all pages compiles against the types of the package', { tags: 'long' }, () => {
-  const snippets = pages.flatMap((page) =>
-    [...read(page).matchAll(/^```ts\n([\s\S]*?)^```$/gm)].map(([, code]) => code ?? ''),
-  );
-  expect(snippets.length).toBeGreaterThan(1);
-  expect(problemsOf(snippets)).toEqual([]);
-});
-
-test('README.md has a picture, and at most 1,200 words', () => {
-  const text = read('README.md');
-  expect(text).toMatch(/!\[[^\]]+\]\(docs\/images\//);
-  expect(text.split(/\s+/).length).toBeLessThanOrEqual(1_200);
-});
-
 test.each([
   ['python', 'examples/python/follow_ups.py'],
   ['go', 'examples/go/main.go'],
   ['java', 'examples/java/src/main/java/FollowUps.java'],
 ])('the example contains the %s code of all pages', (language, example) => {
-  const trimmed = (text: string) =>
-    text
-      .trim()
-      .split('\n')
-      .map((line) => line.trim())
-      .join('\n');
+  const trimmed = (text: string) => text.trim().replace(/^[^\S\n]+|[^\S\n]+$/gm, '');
   const fence = new RegExp(`^\`\`\`${language}\\n([\\s\\S]*?)^\`\`\`$`, 'gm');
-  const snippets = pages.flatMap((page) => [...read(page).matchAll(fence)].map(([, code]) => code ?? ''));
+  const snippets = pages.flatMap((page) => found(read(page), fence));
   expect(snippets.length).toBeGreaterThan(0);
   for (const snippet of snippets) expect(trimmed(read(example))).toContain(trimmed(snippet));
 });
 
-test.each([
-  ['ci.yml', 'ci', '.ci/run'],
-  ['long.yml', 'long', 'npm run test:long'],
-  ['long.yml', 'full', 'npm run test:full'],
-])('the hosted workflow %s, job %s, runs %s', (file, job, command) => {
-  const { jobs } = parse(read(`.github/workflows/${file}`)) as { jobs: Record<string, { steps: { run?: string }[] }> };
-  expect(jobs[job]?.steps.map(({ run }) => run)).toContain(command);
+test('the hosted workflows run the gate, the long tests and the full tests', () => {
+  const runs = (file: string) => found(read(`.github/workflows/${file}`), /^ +- run: (.+)$/gm);
+  expect(runs('ci.yml')).toContain('.ci/run');
+  expect(runs('long.yml')).toEqual(expect.arrayContaining(['npm run test:long', 'npm run test:full']));
 });
 
-test('the index lists every page of the documentation', () => {
-  const listed = (index: string) =>
-    [...read(index).matchAll(/\]\(([^)#]+\.md)/g)].map(([, path]) => join(dirname(index), path ?? ''));
-  const all = new Set([...listed('docs/README.md'), ...listed('docs/decisions/README.md')]);
-  const missing = filesBelow('docs', '.md').filter((page) => page !== 'docs/README.md' && !all.has(page));
-  expect(missing).toEqual([]);
-});
-
-test('docs/reference/commands.md is the help of every command: "npx vitest run test/docs -u" writes it', async () => {
+test('docs/reference/commands.md is the help of every command: "npx vitest run test/docs/docs.test.ts -u" writes it', async () => {
   const commands = [...helps].filter(([, help]) => !help.includes('\nCommands:\n'));
-  const about = (help: string) => help.split('\n\n')[1]?.split('\n').join(' ').trim() ?? '';
-  const anchor = (name: string) => anchorOf(`follow-up ${name}`);
-  const index = commands.map(([name, help]) => `| [${name}](#${anchor(name)}) | ${about(help)} |`);
-  const sections = commands.map(([name, help]) => `## follow-up ${name}\n\n\`\`\`text\n${help.trimEnd()}\n\`\`\`\n`);
+  const links = commands.map(([name]) => `[${name}](#${anchorOf(`follow-up ${name}`)})`);
   const page = [
     '# Commands\n',
-    '<!-- Generated from the help of the command line: npx vitest run test/docs -u -->\n',
-    'In a checkout, write `npx follow-up` instead of `follow-up`. `ID` and `workflowId` are workflow ids, such as `follow-up/demo/job-1/parser-tests`. With `--json`, a command prints JSON on stdout and everything else on stderr. [Errors](errors.md#exit-codes) lists the exit codes, and [Settings](settings.md) says how commands find Temporal.\n',
-    ['| follow-up … | what it does |', '|---|---|', ...index].join('\n') + '\n',
-    ...sections,
+    '<!-- Generated from the help of the command line: npx vitest run test/docs/docs.test.ts -u -->\n',
+    `${links.join(' · ')}\n`,
+    'In a checkout, write `npx follow-up`. Each command has `--help`. `--json` prints one JSON document (lists: one per line) on stdout and everything else on stderr. [Errors](errors.md#exit-codes) lists the exit codes, and [Settings](settings.md#temporal) says how commands find Temporal.\n',
+    ...commands.map(([name, help]) => `## follow-up ${name}\n\n\`\`\`text\n${ownPartOf(help)}\n\`\`\`\n`),
   ].join('\n');
   const formatted = await format(page, { parser: 'markdown', printWidth: 120, proseWrap: 'preserve' });
   await expect(formatted).toMatchFileSnapshot(join(ROOT, 'docs/reference/commands.md'));
 });
 
+/** The help of a command without the options that every command has. */
+function ownPartOf(help: string): string {
+  const own = help.replace(/^ {2}(--json|-h, --help) .*\n?(^ {6,}.*\n?)*/gm, '');
+  return own.replace(/\nOptions:\n(?=\n|$)/, '').trimEnd();
+}
+
 describe('docs/reference/settings.md', () => {
-  const namesIn = (text: string) =>
-    new Set(text.match(/\b(?:AGENT_JOBS|FOLLOW_UP|TEMPORAL)_(?:[A-Z]+_)*[A-Z]+\b/g) ?? []);
-  const documented = namesIn(read('docs/reference/settings.md'));
-  const settings = new Set(
-    filesBelow('src/config', '.ts').flatMap((path) =>
-      [...read(path).matchAll(/'((?:AGENT_JOBS|FOLLOW_UP|TEMPORAL)_(?:[A-Z]+_)*[A-Z]+)'/g)].map(
-        ([, name]) => name ?? '',
-      ),
-    ),
-  );
+  const NAME = /\b((?:AGENT_JOBS|FOLLOW_UP|TEMPORAL)_(?:[A-Z]+_)*[A-Z]+)\b/g;
+  const namesBelow = (folder: string, ending: string, name = NAME) =>
+    filesBelow(folder, ending).flatMap((path) => found(read(path), name));
 
-  test('documents every setting', () => {
-    expect(settings.size).toBeGreaterThan(15);
-    expect([...settings].filter((name) => !documented.has(name))).toEqual([]);
-  });
-
-  test('documents no setting that does not exist', () => {
-    const devServer = [...filesBelow('src/dev-server', '.ts'), ...filesBelow('test/support', '.ts')].flatMap((path) => [
-      ...namesIn(read(path)),
-    ]);
-    const temporal = filesBelow('node_modules/@temporalio/envconfig/lib', '.js').flatMap((path) => [
-      ...namesIn(read(path)),
-    ]);
-    const known = new Set([...settings, ...devServer, ...temporal]);
-    expect([...documented].filter((name) => !known.has(name))).toEqual([]);
-  });
-
-  test('gives the defaults of the configuration', async () => {
-    const tables = await import('../../src/config/settings.js');
+  test('documents every setting with its default', () => {
     type Tree = Setting<unknown> | { [key: string]: Tree };
     const settingsIn = (tree: Tree): Setting<unknown>[] =>
       'schema' in tree ? [tree as Setting<unknown>] : Object.values(tree).flatMap(settingsIn);
-    const { clientSettings, workerSettings, versionSettings, dataConverterSetting } = tables;
+    const { clientSettings, workerSettings, versionSettings, dataConverterSetting } = settingsTables;
     const settings = settingsIn({ clientSettings, workerSettings, versionSettings, dataConverterSetting });
-    const rows = new Map(
-      [...read('docs/reference/settings.md').matchAll(/^\| `([A-Z_]+)` +\| ([^|]*?) +\|/gm)].map(([, name, value]) => [
-        name,
-        /^`([^`]+)`$/.exec(value ?? '')?.[1],
-      ]),
-    );
+    expect(settings.length).toBeGreaterThan(15);
+    const rows = rowsOf('docs/reference/settings.md');
     for (const { name, fallback, schema } of settings) {
-      expect(rows.has(name), name).toBe(true);
-      const text = rows.get(name);
+      expect([...rows.keys()]).toContain(`\`${name}\``);
+      const text = /^`([^`]+)`$/.exec(rows.get(`\`${name}\``)?.[0] ?? '')?.[1];
       expect(text === undefined ? undefined : schema.parse(text), name).toEqual(fallback === '' ? undefined : fallback);
     }
+  });
+
+  test('documents every variable that is read, and none that is not', () => {
+    const documented = new Set(found(read('docs/reference/settings.md'), NAME));
+    const settings = namesBelow('src/config', '.ts', new RegExp(`'${NAME.source}'`, 'g'));
+    expect(settings.filter((name) => !documented.has(name))).toEqual([]);
+    const others = [
+      ...namesBelow('src/dev-server', '.ts'),
+      ...namesBelow('node_modules/@temporalio/envconfig/lib', '.js'),
+    ];
+    const known = new Set([...settings, ...others]);
+    expect([...documented].filter((name) => !known.has(name))).toEqual([]);
   });
 });
 
 describe('the reference has', () => {
-  const schemaFields = (name: string, prefix = ''): string[] => {
-    const { properties } = JSON.parse(read(`schemas/${name}.schema.json`)) as {
-      properties: Record<string, { anyOf?: { properties?: object }[] }>;
-    };
-    return Object.entries(properties).flatMap(([field, { anyOf: [{ properties: inner } = {}] = [] }]) =>
-      inner && field === 'poll' ? Object.keys(inner).map((key) => `${prefix}${field}.${key}`) : [`${prefix}${field}`],
-    );
-  };
+  const INPUTS = 'docs/reference/inputs.md';
+  const RESULTS = 'docs/reference/results.md';
+  const ERRORS = 'docs/reference/errors.md';
 
-  test('every field of an input, with its default', async () => {
-    const { followUpInputSchema, parseDurationMs } = await import('../../src/contract/index.js');
-    expect(firstColumnOf('docs/reference/inputs.md', 'Follow-up').sort()).toEqual(
-      schemaFields('follow-up-input').sort(),
-    );
-    const section = read('docs/reference/inputs.md').split('\n## Batch')[0] ?? '';
-    const defaults = new Map(
-      [...section.matchAll(/^\| `([\w.]+)` +\| `([^`]+)`/gm)].map(([, field = '', value = '']) => [field, value]),
-    );
-    const parsed = followUpInputSchema.parse({ projectId: 'p', jobId: 'j', prompt: 'x' });
-    const ms = (field: string) => parseDurationMs(defaults.get(field));
-    expect({
-      ...{ projectId: 'p', jobId: 'j', prompt: 'x', lane: defaults.get('lane') },
-      ...{ onUnknownDelivery: defaults.get('onUnknownDelivery'), whenActive: defaults.get('whenActive') },
-      poll: {
-        initialIntervalMs: ms('poll.initialInterval'),
-        maxIntervalMs: ms('poll.maxInterval'),
-        backoffCoefficient: Number(defaults.get('poll.backoffCoefficient')),
-      },
-      ...{ settleTimeMs: ms('settleTime'), prLinkGraceMs: ms('prLinkGrace'), jobTimeoutMs: ms('jobTimeout') },
-      budgetWaitTimeoutMs: ms('budgetWaitTimeout'),
-    }).toEqual(parsed);
-  });
-
-  test('every setting of an input, with its bounds and its meaning from the schema', async () => {
-    const { followUpSettings } = await import('../../src/contract/follow-up-input.js');
-    const rows = new Map(
-      [...read('docs/reference/inputs.md').matchAll(/^\| `([\w.]+)` +\|(.*)\|$/gm)].map(([, field = '', rest = '']) => [
-        field,
-        rest.split('|').map((cell) => cell.trim()),
-      ]),
-    );
-    for (const [field, setting] of Object.entries(followUpSettings)) {
-      const bounds = 'min' in setting ? `\`${setting.min}\` to \`${setting.max}\`` : (expect.any(String) as string);
-      expect({ field, cells: rows.get(field) }).toEqual({
-        field,
-        cells: [`\`${setting.default}\``, bounds, setting.meaning],
-      });
+  /** The fields of a JSON Schema, those of `poll` with their own names. */
+  function fieldsOf(name: string): string[] {
+    interface Schema {
+      properties?: Record<string, Schema>;
+      allOf?: Schema[];
+      anyOf?: Schema[];
     }
+    const fieldsIn = ({ properties = {}, allOf = [], anyOf = [] }: Schema): string[] => [
+      ...Object.entries(properties).flatMap(([field, inner]) =>
+        field === 'poll' ? fieldsIn(inner).map((each) => `poll.${each}`) : [field],
+      ),
+      ...[...allOf, ...anyOf].flatMap(fieldsIn),
+    ];
+    return [...new Set(fieldsIn(JSON.parse(read(`schemas/${name}.schema.json`)) as Schema))].sort();
+  }
+
+  test.each([
+    ['input', INPUTS, 'Follow-up', 'follow-up-input'],
+    ['batch', INPUTS, 'Batch', 'follow-up-batch-input'],
+    ['result', RESULTS, 'Follow-up', 'follow-up-result'],
+    ['result of a batch', RESULTS, 'Batch', 'follow-up-batch-result'],
+    ['progress', RESULTS, 'Progress', 'follow-up-progress'],
+  ])('every field of an %s', (_what, page, heading, schema) => {
+    expect(firstColumnOf(page, heading)).toEqual(fieldsOf(schema));
   });
 
-  test('every field of a batch', () => {
-    const { anyOf } = JSON.parse(read('schemas/follow-up-batch-input.schema.json')) as {
-      anyOf: { properties: object }[];
-    };
-    const fields = new Set(anyOf.flatMap(({ properties }) => Object.keys(properties)));
-    expect(firstColumnOf('docs/reference/inputs.md', 'Batch').sort()).toEqual([...fields].sort());
+  test.each(Object.entries(followUpSettings))('the default, the bounds and the meaning of %s', (field, setting) => {
+    const bounds = 'min' in setting ? `\`${setting.min}\` to \`${setting.max}\`` : (expect.any(String) as string);
+    const cells = [`\`${setting.default}\``, bounds, setting.meaning];
+    expect(rowsOf(INPUTS).get(`\`${field}\``)).toEqual(cells);
   });
 
-  test('every field of a result', () => {
-    expect(firstColumnOf('docs/reference/results.md', 'Follow-up').sort()).toEqual(
-      schemaFields('follow-up-result').sort(),
-    );
-    expect(firstColumnOf('docs/reference/results.md', 'Batch').sort()).toEqual(
-      schemaFields('follow-up-batch-result').sort(),
-    );
-  });
-
-  test('every field of progress and of the details of a failure', async () => {
-    const fieldsIn = (schema: object): string[] => {
-      const { properties = {}, ...rest } = schema as { properties?: object; allOf?: object[]; anyOf?: object[] };
-      const inner = [...(rest.allOf ?? []), ...(rest.anyOf ?? [])].flatMap(fieldsIn);
-      return [...new Set([...Object.keys(properties), ...inner])].sort();
-    };
-    const schema = (name: string) => JSON.parse(read(`schemas/${name}.schema.json`)) as object;
-    expect(firstColumnOf('docs/reference/results.md', 'Progress').sort()).toEqual(
-      fieldsIn(schema('follow-up-progress')),
-    );
-    const { FailureType } = await import('../../src/contract/index.js');
-    const types = new Set<string>(Object.values(FailureType));
-    const details = firstColumnOf('docs/reference/errors.md', 'Failure types').filter((name) => !types.has(name));
-    expect(details.sort()).toEqual(fieldsIn(schema('follow-up-failure')));
-  });
-
-  test('every message that callers send, with its name on the wire', async () => {
-    const contract = await import('../../src/contract/index.js');
+  test('every message that callers send, with its name on the wire', () => {
     const messages = Object.values(contract).flatMap((value) =>
       typeof value === 'object' && 'type' in value && 'name' in value ? [value.name] : [],
     );
     expect(messages.length).toBeGreaterThan(8);
-    const named = firstColumnOf('docs/reference/messages.md');
-    expect(named.sort()).toEqual([...messages, 'followUp', 'followUpBatch'].sort());
+    expect(firstColumnOf(INPUTS, 'Messages')).toEqual(messages.sort());
   });
 
-  test('every failure type, exit code and error of the library', async () => {
-    const { FailureType } = await import('../../src/contract/index.js');
-    const types = new Set<string>(Object.values(FailureType));
-    const named = firstColumnOf('docs/reference/errors.md', 'Failure types').filter((name) => types.has(name));
-    expect(named.sort()).toEqual([...types].sort());
-    const { ExitCode } = await import('../../src/cli/cli.js');
-    const codes = [...read('docs/reference/errors.md').matchAll(/^\| (\d+) +\|/gm)].map(([, code]) => Number(code));
+  test('every failure type, detail of a failure, exit code, error of the library and refusal', () => {
+    const types = Object.values(contract.FailureType);
+    expect(firstColumnOf(ERRORS, 'Failure types')).toEqual([...types, ...fieldsOf('follow-up-failure')].sort());
+    const codes = [...rowsOf(ERRORS, 'Exit codes').keys()].map(Number).filter((code) => !Number.isNaN(code));
     expect(codes).toEqual(Object.values(ExitCode));
-    const client = await import('../../src/client/index.js');
     const errors = Object.keys(client).filter((name) => name.endsWith('Error') && name !== 'FollowUpClientError');
-    expect(firstColumnOf('docs/reference/errors.md', 'Errors of the library').sort()).toEqual(errors.sort());
-    const refusals = [...read('src/client/errors.ts').matchAll(/^ {2}(\w+): \(_?id/gm)].map(([, type]) => type);
+    expect(firstColumnOf(ERRORS, 'Errors of the library')).toEqual(errors.sort());
+    const refusals = found(read('src/client/errors.ts'), /^ {2}(\w+): \(_?id/gm);
     expect(refusals).toContain('BatchEnded');
-    expect(firstColumnOf('docs/reference/errors.md', 'Refusals').sort()).toEqual(refusals.sort());
+    expect(firstColumnOf(ERRORS, 'Refusals')).toEqual(refusals.sort());
   });
 
-  test('every state and search attribute, and the guide to blocked follow-ups every reason', async () => {
-    const { followUpStates, SearchAttribute, waitReasons } = await import('../../src/contract/index.js');
-    const named = firstColumnOf('docs/reference/states.md');
-    const attributes = Object.values(SearchAttribute).map(({ name }) => name);
-    expect(named.sort()).toEqual([...followUpStates, ...attributes].sort());
-    const reasons = waitReasons.filter((reason) => reason !== 'slot' && reason !== 'job-busy');
-    expect(firstColumnOf('docs/how-to/unblock-a-follow-up.md')).toEqual(
-      expect.arrayContaining<string>([...reasons, 'waiting-for-budget', 'waiting-for-job', 'reconciling', 'service']),
-    );
+  test('every state and search attribute, and the guide to blocked follow-ups every reason', () => {
+    expect(firstColumnOf(RESULTS, 'States')).toEqual([...contract.followUpStates].sort());
+    for (const { name } of Object.values(contract.SearchAttribute)) expect(read(RESULTS)).toContain(`\`${name}\``);
+    const reasons = contract.waitReasons.filter((reason) => reason !== 'slot' && reason !== 'job-busy');
+    const named = [...reasons, 'waiting-for-budget', 'waiting-for-job', 'reconciling', 'service'];
+    expect(firstColumnOf('docs/how-to/unblock-a-follow-up.md')).toEqual(expect.arrayContaining<string>(named));
   });
 
-  test('every method of the library', async () => {
-    const client = await import('../../src/client/index.js');
-    const text = read('docs/reference/library.md');
-    const undocumented = (name: 'FollowUpClient' | 'FollowUpHandle' | 'BatchHandle' | 'Schedules' | 'BudgetHandle') =>
-      Object.getOwnPropertyNames(client[name].prototype).filter(
-        (method) => method !== 'constructor' && !new RegExp(`\\b${method}\\(`).test(text),
-      );
-    expect([
-      ...undocumented('FollowUpClient'),
-      ...undocumented('FollowUpHandle'),
-      ...undocumented('BatchHandle'),
-      ...undocumented('Schedules'),
-      ...undocumented('BudgetHandle'),
-    ]).toEqual([]);
+  test('every method of the library', () => {
+    const { FollowUpClient, FollowUpHandle, BatchHandle, Schedules, BudgetHandle } = client;
+    const documented = new Set(['constructor', ...found(read('docs/reference/library.md'), /\b(\w+)\(/g)]);
+    for (const { prototype } of [FollowUpClient, FollowUpHandle, BatchHandle, Schedules, BudgetHandle])
+      expect(Object.getOwnPropertyNames(prototype).filter((method) => !documented.has(method))).toEqual([]);
   });
 
-  test('every metric of the service calls, the asks, the ends and the holds', () => {
-    const made = [
-      ...['src/worker/metrics.ts', 'src/workflows/follow-up.ts', 'src/workflows/follow-up-port.ts'],
-      'src/workflows/follow-up-batch.ts',
-    ]
-      .map(read)
-      .join('\n');
-    const metrics = [
-      ...[...made.matchAll(/createCounter\(\s*'(\w+)'/g)].map(([, name]) => `${name}_total`),
-      ...[...made.matchAll(/createHistogram\(\s*'(\w+)',\s*'\w+',\s*'(\w+)'/g)].map(
-        ([, name, unit]) => `${name}_${unit}`,
-      ),
+  test('every metric of follow-ups and of budgets', () => {
+    const files = ['worker/metrics', 'workflows/follow-up', 'workflows/follow-up-port', 'workflows/follow-up-batch'];
+    const made = files.map((name) => read(`src/${name}.ts`)).join('\n');
+    const times = made.matchAll(/createHistogram\(\s*'(\w+)',\s*'\w+',\s*'(\w+)'/g);
+    const ofFollowUps = [
+      ...found(made, /createCounter\(\s*'(\w+)'/g).map((name) => `${name}_total`),
+      ...[...times].map(([, name = '', unit = '']) => `${name}_${unit}`),
     ];
-    expect(metrics.length).toBeGreaterThan(4);
-    const named = firstColumnOf('docs/reference/metrics.md', 'Metrics of a worker').filter(
-      (name) => !name.endsWith('…'),
-    );
-    expect(named.sort()).toEqual(metrics.sort());
-  });
-
-  test('every metric of the budgets', () => {
-    const made = read('src/workflows/budget-metrics.ts');
-    const metrics = [
-      ...[...made.matchAll(/\bcounter\(\s*'(\w+)'/g)].map(([, name]) => `follow_up_budget_${name}_total`),
-      ...[...made.matchAll(/\bgauge\(\s*'(\w+)'/g)].map(([, name]) => `follow_up_budget_${name}`),
+    const budgets = read('src/workflows/budget-metrics.ts');
+    const ofBudgets = [
+      ...found(budgets, /\bcounter\(\s*'(\w+)'/g).map((name) => `follow_up_budget_${name}_total`),
+      ...found(budgets, /\bgauge\(\s*'(\w+)'/g).map((name) => `follow_up_budget_${name}`),
     ];
-    expect(metrics.length).toBeGreaterThan(8);
-    const named = firstColumnOf('docs/reference/metrics.md', 'Metrics of budgets').filter((name) =>
-      name.startsWith('follow_up_'),
-    );
-    expect(named.sort()).toEqual(metrics.sort());
+    expect([ofFollowUps.length > 4, ofBudgets.length > 8]).toEqual([true, true]);
+    expect(firstColumnOf('docs/reference/metrics.md', 'Metrics of a worker')).toEqual(ofFollowUps.sort());
+    expect(firstColumnOf('docs/reference/metrics.md', 'Metrics of budgets')).toEqual(ofBudgets.sort());
   });
-});
-
-test('the pages and headings that comments refer to exist', () => {
-  const files = ['src', 'bin', 'test', 'bench', 'chaos', 'mutants', 'simulation', 'scripts', 'examples'].flatMap(
-    (folder) => (existsSync(join(ROOT, folder)) ? [...filesBelow(folder, '.ts'), ...filesBelow(folder, '.js')] : []),
-  );
-  const broken = files.flatMap((file) => {
-    const references = [...read(file).matchAll(/(?:\/\/|\*) .*?\b((?:[\w-]+\/)*[\w-]+\.md)(?:, "([^"]+)")?/g)];
-    return references
-      .filter(([, page, heading]) => {
-        if (page === undefined || !existsSync(join(ROOT, page))) return true;
-        return heading !== undefined && !new RegExp(`^#+ ${heading}$`, 'm').test(read(page));
-      })
-      .map(([reference]) => `${file}: ${reference}`);
-  });
-  expect(broken).toEqual([]);
 });

