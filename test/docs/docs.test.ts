@@ -123,13 +123,11 @@ function problemsOf(snippets: readonly string[]): string[] {
   const sources = new Map(snippets.map((code, index) => [join(ROOT, `snippet-${index}.ts`), code]));
   const { config } = ts.readConfigFile(join(ROOT, 'tsconfig.json'), (path) => readFileSync(path, 'utf8'));
   const { options } = ts.parseJsonConfigFileContent({ ...config, include: [], files: [] }, ts.sys, ROOT);
-  const modules = {
-    'agent-follow-up/client': 'src/client/index.ts',
-    'agent-follow-up/contract': 'src/contract/index.ts',
-    'agent-follow-up/worker': 'src/worker.ts',
-    'agent-follow-up-client': 'src/client/index.ts',
+  const paths = {
+    'agent-follow-up/worker': [join(ROOT, 'src/worker.ts')],
+    'agent-follow-up/*': [join(ROOT, 'src/*/index.ts')],
+    'agent-follow-up-client': [join(ROOT, 'src/client/index.ts')],
   };
-  const paths = Object.fromEntries(Object.entries(modules).map(([name, path]) => [name, [join(ROOT, path)]]));
   const allOptions: ts.CompilerOptions = { ...options, noEmit: true, paths };
   const host = ts.createCompilerHost(allOptions);
   const { readFile, fileExists } = host;
@@ -236,12 +234,12 @@ describe('the reference has', () => {
   }
 
   test.each([
-    ['input', INPUTS, 'Follow-up', 'follow-up-input'],
-    ['batch', INPUTS, 'Batch', 'follow-up-batch-input'],
-    ['result', RESULTS, 'Follow-up', 'follow-up-result'],
-    ['result of a batch', RESULTS, 'Batch', 'follow-up-batch-result'],
+    ['an input', INPUTS, 'Follow-up', 'follow-up-input'],
+    ['a batch', INPUTS, 'Batch', 'follow-up-batch-input'],
+    ['a result', RESULTS, 'Follow-up', 'follow-up-result'],
+    ['the result of a batch', RESULTS, 'Batch', 'follow-up-batch-result'],
     ['progress', RESULTS, 'Progress', 'follow-up-progress'],
-  ])('every field of an %s', (_what, page, heading, schema) => {
+  ])('every field of %s', (_what, page, heading, schema) => {
     expect(firstColumnOf(page, heading)).toEqual(fieldsOf(schema));
   });
 
