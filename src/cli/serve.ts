@@ -3,9 +3,7 @@ import { readFile } from 'node:fs/promises';
 import { z } from 'zod';
 import { InvalidInputError } from '../client/index.js';
 import { loadConfig } from '../config/index.js';
-import { defined } from '../contract/defined.js';
 import { durationSchema } from '../contract/index.js';
-import type { SimulatorOptions } from '../simulator/index.js';
 import { decodeUtf8 } from '../text-file.js';
 import { type Cli, ExitCode, interruptible, UsageError } from './cli.js';
 
@@ -38,32 +36,29 @@ export async function runWorker({ env, io, output, bundled }: Cli): Promise<void
   }, logger);
 }
 
-const [PORT_RULE, LIMIT_RULE] = ['must be a port from 0 to 65535', 'must be a whole number of at least 1'];
-const SEED_RULE = 'must be a whole number from 0 to 4294967295';
-const simulatorSchema = z.object({
-  host: z.string().optional(),
-  port: z.int(PORT_RULE).min(0, PORT_RULE).max(65_535, PORT_RULE).default(8080),
-  limit: z.int(LIMIT_RULE).min(1, LIMIT_RULE).optional(),
-  window: durationSchema('1ms', '365d').default(3_600_000),
-  turn: durationSchema('0ms', '12h').default(4_000),
-  seed: z.int(SEED_RULE).min(0, SEED_RULE).max(0xffff_ffff, SEED_RULE).optional(),
-  autoCreate: z.boolean(),
-  ledgerFile: z.string().optional(),
-  options: z.string().optional(),
-});
-type SimulatorCommandOptions = z.output<typeof simulatorSchema>;
-
 /** `follow-up simulator` */
 export async function runSimulator(cli: Cli, options: unknown): Promise<void> {
   // A worker has no use for it.
   const { simulatorOptionsSchema, startSimulator } = await import('../simulator/index.js');
-  const settings = InvalidInputError.check<unknown>(
-    simulatorOptionsSchema,
-    await toSimulatorOptions(InvalidInputError.check(simulatorSchema, options)),
-  );
+  const { host, port, limiter, autoCreate, seed, ledgerFile } = simulatorOptionsSchema.shape;
+  const schema = z.object({
+    ...{ host, autoCreate, seed, ledgerFile },
+    port: port.default(8080),
+    limit: limiter.unwrap().shape.limit,
+    window: durationSchema('1ms', '365d').default(3_600_000),
+    turn: durationSchema('0ms', '12h').default(4_000),
+    options: z.string().optional(),
+  });
+  const { limit, window: windowMs, turn, options: file, ...others } = InvalidInputError.check(schema, options);
+  const settings = InvalidInputError.check(simulatorOptionsSchema, {
+    ...others,
+    limiter: { kind: 'sliding', limit, windowMs },
+    turn: { minMs: Math.round(turn / 2), maxMs: Math.round(turn * 1.5) },
+    ...(file !== undefined && (await readJson(file))),
+  });
   const { output } = cli;
   await interruptible(cli, async (signal) => {
-    const simulator = await startSimulator(settings as SimulatorOptions).catch((error: unknown) => {
+    const simulator = await startSimulator(settings).catch((error: unknown) => {
       throw error instanceof Error && 'syscall' in error ? new UsageError(`port: ${error.message}`) : error;
     });
     try {
@@ -76,16 +71,6 @@ export async function runSimulator(cli: Cli, options: unknown): Promise<void> {
       await simulator.close();
     }
   });
-}
-
-async function toSimulatorOptions(options: SimulatorCommandOptions): Promise<object> {
-  const { limit, window: windowMs, turn: turnMs, options: file, ...others } = options;
-  return {
-    ...defined(others),
-    limiter: { kind: 'sliding', windowMs, ...defined({ limit }) },
-    turn: { minMs: Math.round(turnMs / 2), maxMs: Math.round(turnMs * 1.5) },
-    ...(file !== undefined && (await readJson(file))),
-  };
 }
 
 async function readJson(file: string): Promise<object> {

@@ -9,6 +9,7 @@ const DEMO_API_KEY = 'simulated-admin-key';
 const retryAfterForms = ['none', 'seconds', 'date'] as const;
 export type RetryAfterForm = (typeof retryAfterForms)[number];
 
+const whole = (min: number, max: number, rule: string) => z.int(rule).min(min, rule).max(max, rule);
 const durationMs = z.int().min(0).max(86_400_000);
 const durationRange = z
   .strictObject({ minMs: durationMs, maxMs: durationMs })
@@ -19,9 +20,9 @@ export const simulatorOptionsSchema = z.strictObject({
   /** Address to listen on. @default '127.0.0.1' */
   host: z.string().min(1).default('127.0.0.1'),
   /** 0 takes any free port. @default 0 */
-  port: z.int().min(0).max(65_535).default(0),
+  port: whole(0, 65_535, 'must be a port from 0 to 65535').default(0),
   /** Seed of all randomness. @default 1 */
-  seed: z.int().min(0).max(0xffff_ffff).default(1),
+  seed: whole(0, 0xffff_ffff, 'must be a whole number from 0 to 4294967295').default(1),
   /** Each ledger entry is appended to this file as one line of JSON, and synced to disk, before its answer is sent. */
   ledgerFile: z.string().min(1).optional(),
   /** Key that requests must carry. @default DEMO_API_KEY */
@@ -32,7 +33,7 @@ export const simulatorOptionsSchema = z.strictObject({
   limiter: z
     .strictObject({
       kind: z.enum(limiterKinds),
-      limit: z.int().min(1).default(100),
+      limit: whole(1, Infinity, 'must be a whole number of at least 1').default(100),
       windowMs: z.int().min(1).default(3_600_000),
     })
     .default({ kind: 'sliding', limit: 100, windowMs: 3_600_000 }),
