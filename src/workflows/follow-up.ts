@@ -106,23 +106,20 @@ function parse(input: unknown): FollowUpSettings {
   const issues: InputIssue[] = parsed.ok ? [] : [...parsed.issues];
   const { workflowId } = workflowInfo();
   const parts = parseFollowUpWorkflowId(workflowId);
-  const own = idsIn(input);
-  const expected = { projectId: own.projectId ?? parts?.projectId, jobId: own.jobId ?? parts?.jobId };
-  if (!parts || parts.projectId !== expected.projectId || parts.jobId !== expected.jobId) {
-    const id = `follow-up/${expected.projectId ?? 'PROJECT'}/${expected.jobId ?? 'JOB'}/KEY`;
+  const ids = readIds(input, parts);
+  if (!parts || parts.projectId !== ids.projectId || parts.jobId !== ids.jobId) {
+    const id = `follow-up/${ids.projectId ?? 'PROJECT'}/${ids.jobId ?? 'JOB'}/KEY`;
     issues.push({ field: 'workflowId', message: `must be ${id} (given ${JSON.stringify(workflowId)})` });
   }
   if (parsed.ok && issues.length === 0) return parsed.value;
-  throw refuse(input, issues);
+  throw refuse(ids, issues);
 }
 
 /** Shows a follow-up whose input is refused, as far as its ids are known, so that people can find and understand it. */
-function refuse(input: unknown, issues: InputIssue[]): ApplicationFailure {
+function refuse({ projectId, jobId }: KnownIds, issues: InputIssue[]): ApplicationFailure {
   const refusal = invalidInput(issues);
   const { message } = refusal;
   const ended = endOf({ type: FailureType.InvalidInput, message, delivered: 'no' });
-  const [own, parts] = [idsIn(input), parseFollowUpWorkflowId(workflowInfo().workflowId)];
-  const [projectId, jobId] = [own.projectId ?? parts?.projectId, own.jobId ?? parts?.jobId];
   upsertSearchAttributes([
     ...(projectId === undefined ? [] : [{ key: SearchAttribute.projectId, value: projectId }]),
     ...(jobId === undefined ? [] : [{ key: SearchAttribute.jobId, value: jobId }]),
@@ -137,8 +134,14 @@ function refuse(input: unknown, issues: InputIssue[]): ApplicationFailure {
   return refusal;
 }
 
-/** Valid ids of an input that may be invalid otherwise. */
-function idsIn(input: unknown): { projectId?: string | undefined; jobId?: string | undefined } {
+interface KnownIds {
+  projectId: string | undefined;
+  jobId: string | undefined;
+}
+
+/** The ids of an input that may be invalid; where they are, those of the workflow id. */
+function readIds(input: unknown, parts: Partial<KnownIds> | undefined): KnownIds {
   const fields = z.object({ projectId: z.unknown(), jobId: z.unknown() }).partial().safeParse(input).data;
-  return { projectId: idSchema.safeParse(fields?.projectId).data, jobId: idSchema.safeParse(fields?.jobId).data };
+  const [projectId, jobId] = [idSchema.safeParse(fields?.projectId).data, idSchema.safeParse(fields?.jobId).data];
+  return { projectId: projectId ?? parts?.projectId, jobId: jobId ?? parts?.jobId };
 }
