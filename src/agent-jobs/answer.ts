@@ -1,5 +1,6 @@
 import type * as net from 'node:net';
 import type { Agent, Dispatcher } from 'undici';
+import { codeOf } from '../contract/text.js';
 import { cleanLine, cleanString, cutText, errorText, type Mask } from './service-text.js';
 
 /** The headers of an answer, names in lower case. */
@@ -147,7 +148,7 @@ export function describeNetworkError(
 ): { kind: 'timeout' | 'too-big' | 'network'; text: string } {
   if (error instanceof DeadlineError) return { kind: 'timeout', text: error.message };
   if (!(error instanceof Error)) return { kind: 'network', text: 'unknown error' };
-  const code = 'code' in error && typeof error.code === 'string' ? error.code : undefined;
+  const code = codeOf(error);
   if (code === 'UND_ERR_RES_EXCEEDED_MAX_SIZE') return { kind: 'too-big', text: 'the body is too long' };
   const hint = code === undefined ? undefined : HINTS[code];
   // OpenSSL's own messages consist of addresses and source lines.

@@ -1,6 +1,7 @@
 import { readFile, stat } from 'node:fs/promises';
 import { z } from 'zod';
 import { idSchema } from '../contract/ids.js';
+import { codeOf } from '../contract/text.js';
 import { keepSecret } from '../secrets.js';
 import { decodeUtf8 } from '../text-file.js';
 
@@ -144,6 +145,6 @@ function watchFile<T>(path: string, parse: (text: string) => T, { onProblem }: A
 
 function describe(error: unknown): string {
   if (!(error instanceof Error)) return 'cannot be read';
-  const code = 'code' in error && typeof error.code === 'string' ? error.code : undefined;
+  const code = codeOf(error);
   return code === undefined ? error.message : `cannot be read (${code})`;
 }

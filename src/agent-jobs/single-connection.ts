@@ -2,6 +2,7 @@ import * as net from 'node:net';
 import * as tls from 'node:tls';
 import type { buildConnector } from 'undici';
 import { defined } from '../contract/defined.js';
+import { codeOf } from '../contract/text.js';
 import { skipInterim } from './answer.js';
 
 export interface SingleConnectionOptions {
@@ -115,8 +116,7 @@ export function createSingleConnection(options: SingleConnectionOptions): Single
 }
 
 function toConnectError(error: Error): ConnectError {
-  const code = 'code' in error && typeof error.code === 'string' ? error.code : 'UNKNOWN';
-  return new ConnectError(code, error.message);
+  return new ConnectError(codeOf(error) ?? 'UNKNOWN', error.message);
 }
 
 function defaultPort(protocol: string): number {

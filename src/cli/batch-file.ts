@@ -12,6 +12,7 @@ import {
   type Parsed,
   parseInput,
 } from '../contract/index.js';
+import { messageOf } from '../contract/text.js';
 import { decodeUtf8 } from '../text-file.js';
 import { type CliIo, ExitCode, UsageError } from './cli.js';
 import { type ByteSource, openSource, type PromptSource, readPrompt, toLimits, toSettings } from './options.js';
@@ -144,10 +145,6 @@ function parseLine(text: string): unknown {
     throw new Error(`not JSON: ${messageOf(error)}${hint}`, { cause: error });
   }
   throw new Error(`a JSON list${hint}`);
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }
 
 const LINE_FEED = 0x0a;

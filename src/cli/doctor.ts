@@ -3,6 +3,7 @@ import { createAgentJobsClient, createApiKeys, type GetJobOutcome } from '../age
 import { type Health, InvalidInputError, TemporalUnreachableError, WorkerUnavailableError } from '../client/index.js';
 import { ConfigError, describeIgnoredProxies, isLoopbackHost, loadConfig, type WorkerConfig } from '../config/index.js';
 import { type BatchStatus, type BudgetStatus, formatDuration, idSchema } from '../contract/index.js';
+import { messageOf } from '../contract/text.js';
 import { safeLine } from '../terminal-text.js';
 import { describeState } from './budget.js';
 import { type Cli, ExitCode } from './cli.js';
@@ -138,7 +139,7 @@ async function examineTemporal(session: TemporalSession): Promise<Examined> {
     const { checks, projects } = await examineWork(session, health, hasWorkers);
     return { checks: [checked('Temporal', 'ok', message), ...namespaces, ...workers, ...checks], projects, hasWorkers };
   } catch (error) {
-    const text = error instanceof Error ? error.message : String(error);
+    const text = messageOf(error);
     const why = 'nothing can be started, sent or seen; what was started continues when this is fixed';
     const fix = text.includes('no namespace')
       ? `temporal operator namespace create --namespace ${namespace} --retention 72h, or check TEMPORAL_NAMESPACE`

@@ -3,6 +3,7 @@ import { InvalidInputError } from '../client/index.js';
 import { defined } from '../contract/defined.js';
 import { followUpDefaultsSchema } from '../contract/follow-up-input.js';
 import { MAX_PROMPT_BYTES } from '../contract/index.js';
+import { codeOf } from '../contract/text.js';
 import { decodeUtf8, NotUtf8Error } from '../text-file.js';
 import { type CliIo, UsageError } from './cli.js';
 
@@ -45,7 +46,7 @@ export function openSource(what: string, file: string, io: Pick<CliIo, 'stdin'>)
     try {
       yield* file === '-' ? io.stdin : createReadStream(file);
     } catch (error) {
-      const reason = error instanceof Error && 'code' in error ? String(error.code) : String(error);
+      const reason = codeOf(error) ?? String(error);
       throw new UsageError(`${what}: cannot read ${name}: ${reason}`);
     }
   }

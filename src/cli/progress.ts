@@ -1,3 +1,4 @@
+import { messageOf } from '../contract/text.js';
 import { maskSecrets } from '../secrets.js';
 import { plainText, safeLine } from '../terminal-text.js';
 import { isLive, type Output } from './cli.js';
@@ -45,7 +46,7 @@ export async function showProgress<T>(
       say(summarise(result), '', '✔');
       return result;
     } catch (error) {
-      say(error instanceof Error ? error.message : String(error), '', '✖');
+      say(messageOf(error), '', '✖');
       throw error;
     }
   };

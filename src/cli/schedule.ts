@@ -1,5 +1,6 @@
 import type { CreateScheduleInput, ScheduleDescription, Schedules } from '../client/index.js';
 import { formatDuration } from '../contract/durations.js';
+import { messageOf } from '../contract/text.js';
 import { safeLine } from '../terminal-text.js';
 import { readBatchFile } from './batch-file.js';
 import { type Cli, UsageError } from './cli.js';
@@ -37,8 +38,7 @@ async function readBatch({ io }: Cli, file: string, { allowDuplicates }: CreateO
     if (typeof document === 'object' && document && ('items' in document || 'jobIds' in document)) return document;
   } catch (error) {
     const [firstLine = ''] = text.trim().split('\n');
-    if (!firstLine.trimEnd().endsWith('}'))
-      throw new UsageError(`schedule: ${name}: not JSON: ${error instanceof Error ? error.message : String(error)}`);
+    if (!firstLine.trimEnd().endsWith('}')) throw new UsageError(`schedule: ${name}: not JSON: ${messageOf(error)}`);
     // Not one document, but lines.
   }
   const items = await readBatchFile({ name, chunks: [Buffer.from(text)] }, { allowDuplicates });

@@ -4,6 +4,7 @@ import { z } from 'zod';
 import { InvalidInputError } from '../client/index.js';
 import { loadConfig } from '../config/index.js';
 import { durationSchema } from '../contract/index.js';
+import { messageOf } from '../contract/text.js';
 import { decodeUtf8 } from '../text-file.js';
 import { type Cli, ExitCode, interruptible, UsageError } from './cli.js';
 
@@ -79,6 +80,6 @@ async function readJson(file: string): Promise<object> {
     if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value;
     throw new TypeError('it must hold a JSON object');
   } catch (error) {
-    throw new UsageError(`--options: ${file}: ${error instanceof Error ? error.message : String(error)}`);
+    throw new UsageError(`--options: ${file}: ${messageOf(error)}`);
   }
 }

@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import type { z } from 'zod';
+import { codeOf } from '../contract/text.js';
 import { keepSecretsOf, maskSecrets } from '../secrets.js';
 import { decodeUtf8, NotUtf8Error } from '../text-file.js';
 
@@ -112,11 +113,6 @@ export class SettingsReader {
       message: maskSecrets(value === undefined ? rule : `${rule} (given ${JSON.stringify(cut)})`),
     });
   }
-}
-
-/** Code of a failed call of the system, such as `ENOENT`; `undefined` if it is another kind of error. */
-export function codeOf(error: unknown): string | undefined {
-  return error instanceof Error && 'code' in error ? String(error.code) : undefined;
 }
 
 /** One setting that breaks a rule. */

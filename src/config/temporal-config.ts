@@ -11,10 +11,11 @@ import type { NativeConnectionOptions } from '@temporalio/worker';
 import { isUsableApiKey, KEY_RULE, MIN_API_KEY_LENGTH, parseKeyFile } from '../agent-jobs/api-keys.js';
 import { isLoopbackHost } from '../agent-jobs/base-url.js';
 import { defined } from '../contract/defined.js';
+import { codeOf } from '../contract/text.js';
 import { HEADER_PREFIX, keepHeader, keepPrivateKey, keepSecret, withoutScheme } from '../secrets.js';
 import { NotUtf8Error, withoutBom } from '../text-file.js';
 import { dataConverterSetting, parseAddress } from './settings.js';
-import { codeOf, type Environment, readSettings, type SettingsReader } from './settings-reader.js';
+import { type Environment, readSettings, type SettingsReader } from './settings-reader.js';
 
 /** How to reach Temporal. */
 export interface TemporalConfig {

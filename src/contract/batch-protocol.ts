@@ -5,6 +5,7 @@ import { followUpBatchResultSchema, type ItemOutcome } from './batch-result.js';
 import { type FailureDetails, FailureType, followUpResultSchema } from './follow-up.js';
 import { followUpBatchWorkflowId } from './ids.js';
 import { defineQuery, defineSignal } from './names.js';
+import { messageOf } from './text.js';
 import { parseInput } from './validation.js';
 
 /** From a batch to one of its parts. Anything else, such as a signal sent by hand, would fail the workflow tasks. */
@@ -98,7 +99,7 @@ export function outcomeOfResult(value: unknown): ItemOutcome {
 
 /** How an item without a result ended, from the cause of its follow-up's failure. */
 export function outcomeOfFailure(cause: unknown): ItemOutcome {
-  const message = cause instanceof Error ? cause.message : String(cause);
+  const message = messageOf(cause);
   if (cause instanceof CancelledFailure) {
     // Only a follow-up that has sent nothing ends as Canceled.
     return { error: { type: 'Cancelled', message: 'Cancelled before the message was sent', delivered: 'no' } };

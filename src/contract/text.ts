@@ -1,5 +1,14 @@
 import type { Refusal } from './budget.js';
 
+/** The code of an error that Node.js or undici throws, such as `ENOENT`. */
+export function codeOf(error: unknown): string | undefined {
+  return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined;
+}
+
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
 /** Bytes of a text in UTF-8. Counted by hand: the workflow sandbox has neither `Buffer` nor `TextEncoder`. */
 export function utf8Length(text: string): number {
   let bytes = text.length;

@@ -4,6 +4,7 @@ import type { DataConverter, PayloadCodec } from '@temporalio/common';
 import type { BundlerPlugin, NativeConnectionPlugin, WorkerPlugin } from '@temporalio/worker';
 import { z } from 'zod';
 import { ConfigError } from '../config/settings-reader.js';
+import { messageOf } from '../contract/text.js';
 
 /** A plugin of Temporal's SDK, with any of the hooks that it may have. */
 export type TemporalPlugin = ConnectionPlugin & NativeConnectionPlugin & ClientPlugin & WorkerPlugin & BundlerPlugin;
@@ -33,7 +34,7 @@ export async function loadDataConverter(modulePath: string | undefined): Promise
   try {
     loaded = (await import(pathToFileURL(modulePath).href)) as Exports;
   } catch (error) {
-    throw refuse(`can't be loaded: ${error instanceof Error ? error.message : String(error)}`);
+    throw refuse(`can't be loaded: ${messageOf(error)}`);
   }
   // What a CommonJS module exports is its default export.
   const candidates = [loaded.dataConverter, (loaded.default as Exports | undefined)?.dataConverter, loaded.default];
@@ -64,7 +65,7 @@ function named(codec: PayloadCodec): PayloadCodec {
     try {
       return await codec[call](...args);
     } catch (error) {
-      const reason = error instanceof Error ? error.message : String(error);
+      const reason = messageOf(error);
       throw new DataConverterError(`the data converter cannot ${call} a payload: ${reason}`, { cause: error });
     }
   };

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { defaultGrpcRetryOptions, isGrpcServiceError, makeGrpcRetryInterceptor } from '@temporalio/client';
+import { messageOf } from '../contract/text.js';
 import { maskSecrets } from '../secrets.js';
 import { InterceptingCall, type Interceptor, Metadata, status } from '@grpc/grpc-js';
 
@@ -55,7 +56,7 @@ export function isBadHeader(error: unknown): boolean {
 /** What a failed call of Temporal said, without secrets, on one line of at most 300 characters. */
 export function describeGrpcError(error: unknown): string {
   if (isBadHeader(error)) return 'the API key, or another header, has characters that cannot be sent';
-  const text = grpcErrorIn(error)?.details ?? (error instanceof Error ? error.message : String(error));
+  const text = grpcErrorIn(error)?.details ?? messageOf(error);
   return maskSecrets(text)
     .replace(/\s+/g, ' ')
     .replace(/\. Resolution note: $/, '')
@@ -91,7 +92,7 @@ const cancelAfterClose: Interceptor = (options, nextCall) => {
   try {
     return new InterceptingCall(nextCall(options));
   } catch (error) {
-    const details = error instanceof Error ? error.message : String(error);
+    const details = messageOf(error);
     return new InterceptingCall({
       start: (_metadata, listener) => {
         // As in any unary call: the SDK's interceptor expects it before the status.

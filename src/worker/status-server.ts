@@ -1,6 +1,7 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { ConfigError, type StatusAddress } from '../config/index.js';
+import { codeOf } from '../contract/text.js';
 import { PACKAGE_VERSION } from '../package.js';
 import { maskSecrets } from '../secrets.js';
 
@@ -43,7 +44,7 @@ export async function startStatusServer({ host, port }: StatusAddress, status: W
   try {
     await new Promise<void>((resolve, reject) => server.once('error', reject).listen(port, host, resolve));
   } catch (error) {
-    const code = error instanceof Error && 'code' in error ? String(error.code) : String(error);
+    const code = codeOf(error) ?? String(error);
     const problem =
       code === 'EADDRINUSE'
         ? 'is taken by another process: stop that one, give another address, or "off"'

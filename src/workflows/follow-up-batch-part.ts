@@ -31,6 +31,7 @@ import {
   SearchAttribute,
   WorkflowType,
 } from '../contract/index.js';
+import { messageOf } from '../contract/text.js';
 import { createFlowPort, findItems, pageRange, succeeds } from './batch-port.js';
 import { invalidInput } from './failures.js';
 
@@ -101,7 +102,7 @@ async function outcomeOf(child: Promise<unknown>): Promise<ItemOutcome | 'used'>
   } catch (error) {
     if (error instanceof WorkflowExecutionAlreadyStartedError) return 'used';
     if (error instanceof ChildWorkflowFailure) return outcomeOfFailure(error.cause);
-    const message = `It could not be started: ${error instanceof Error ? error.message : String(error)}`;
+    const message = `It could not be started: ${messageOf(error)}`;
     return { error: { type: 'NotStarted', message, delivered: 'no' } };
   }
 }
