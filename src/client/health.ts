@@ -141,13 +141,12 @@ export async function readHealth(client: Client, taskQueue: string): Promise<Hea
     ['starting', running('IS NULL')],
     ...openStates.map((state) => [state, running(`= '${state}'`)] as const),
   ]);
-  const [counts, starting, blocked, batches] = await Promise.all([
+  const [counts, blocked, batches, troubles] = await Promise.all([
     Promise.all([...queries.values()].map((query) => callTemporal(client, () => client.workflow.count(query)))),
-    listIds(client, running('IS NULL'), MOST_NAMED),
     listIds(client, running(`= 'blocked'`), MOST_NAMED),
     listIds(client, `WorkflowType = '${WorkflowType.followUpBatch}' AND ExecutionStatus = 'Running'`),
+    findTroubles(client, [CLOSED_BUDGETS, ...HELD_UP], listIds(client, running('IS NULL'), MOST_NAMED)),
   ]);
-  const troubles = await findTroubles(client, [CLOSED_BUDGETS, ...HELD_UP], starting);
   return {
     ...server,
     hasSearchAttributes: true,
@@ -198,18 +197,19 @@ export async function findTroublesOfBatch(client: Client, batchId: string): Prom
 async function findTroubles(
   client: Client,
   queries: readonly string[],
-  more: readonly string[] = [],
+  more: Promise<string[]> | string[] = [],
 ): Promise<WorkflowTrouble[]> {
-  const lists = await Promise.all(
-    queries.map((query) =>
+  const lists = await Promise.all([
+    ...queries.map((query) =>
       listIds(client, query).catch((error: unknown) => {
         if (query.includes(FAILS) && RefusedError.is(error, 'SearchAttributesMissing')) return [];
         throw error;
       }),
     ),
-  );
+    more,
+  ]);
   const isPolled = pollCheck(client);
-  const found = await fewAtATime([...new Set([...lists.flat(), ...more])], (id) => readTrouble(client, id, isPolled));
+  const found = await fewAtATime([...new Set(lists.flat())], (id) => readTrouble(client, id, isPolled));
   return found.filter((trouble) => trouble !== undefined);
 }
 
