@@ -21,7 +21,7 @@ import {
   WorkflowType,
 } from '../contract/index.js';
 import { describeGrpcError, GrpcStatus, grpcStatusOf, isPassingTrouble } from '../temporal/grpc.js';
-import { describeIfKnown, fewAtATime } from '../temporal/lookups.js';
+import { describeIfKnown, fewAtATime, polledQueues, type QueueType, readPollers } from '../temporal/lookups.js';
 import { RefusedError, TemporalUnreachableError, WorkerUnavailableError } from './errors.js';
 import {
   type About,
@@ -108,13 +108,11 @@ export async function readHealth(client: Client, taskQueue: string): Promise<Hea
       throw toClientError(client, new NamespaceNotFoundError(namespace));
     },
   );
-  const queues: [name: string, type: QueueType][] = [
-    [taskQueue, 'workflow'],
-    [taskQueue, 'activity'],
-    [budgetTaskQueue(taskQueue), 'workflow'],
-  ];
   const taskQueues = await Promise.all(
-    queues.map(async ([name, type]) => ({ taskQueue: name, type, pollers: await readPollers(client, name, type) })),
+    polledQueues(taskQueue).map(async ([name, type]) => ({
+      ...{ taskQueue: name, type },
+      pollers: await pollersOf(client, name, type),
+    })),
   );
   const server = {
     serverVersion,
@@ -175,8 +173,7 @@ export async function readTrouble(
 function pollCheck(client: Client): (taskQueue: string) => Promise<boolean> {
   const answers = new Map<string, Promise<boolean>>();
   return (taskQueue) => {
-    const answer =
-      answers.get(taskQueue) ?? readPollers(client, taskQueue, 'workflow').then(({ length }) => length > 0);
+    const answer = answers.get(taskQueue) ?? pollersOf(client, taskQueue, 'workflow').then(({ length }) => length > 0);
     answers.set(taskQueue, answer);
     return answer;
   };
@@ -354,39 +351,28 @@ function oneLine(text: string): string {
   return text.replace(/\s+/g, ' ').trim().slice(0, 300);
 }
 
-/** `TASK_QUEUE_TYPE_*` of Temporal's API. */
-const QUEUE_TYPE = { workflow: 1, activity: 2 } as const;
-
-/** Kind of the tasks in a task queue. */
-type QueueType = keyof typeof QUEUE_TYPE;
-
 /** How long {@link findIdleTaskQueue} waits for an answer. */
 const POLLERS_TIMEOUT_MS = 1_000;
 
 /** See `FollowUpClient.idleTaskQueue`. */
 export async function findIdleTaskQueue(client: Client, taskQueue: string): Promise<string | undefined> {
   const queues = [taskQueue, budgetTaskQueue(taskQueue)];
-  const read = (name: string) => readPollers(client, name, 'workflow', POLLERS_TIMEOUT_MS);
+  const read = (name: string) => pollersOf(client, name, 'workflow', POLLERS_TIMEOUT_MS);
   const pollers = await Promise.all(queues.map(read));
   return queues.find((_, index) => pollers[index]?.length === 0);
 }
 
-/**
- * Workers that poll a task queue, or did in the last 5 min.
- *
- * @throws TemporalUnreachableError
- */
-async function readPollers(
+/** @throws TemporalUnreachableError */
+async function pollersOf(
   client: Client,
   name: string,
   type: QueueType,
   timeoutMs: number = DEFAULT_CALL_TIMEOUT_MS,
 ): Promise<Poller[]> {
-  const request = { namespace: client.options.namespace, taskQueue: { name }, taskQueueType: QUEUE_TYPE[type] };
-  const { pollers } = await callTemporal(
+  const { connection, options } = client;
+  const pollers = await callTemporal(
     client,
-    // eslint-disable-next-line @typescript-eslint/no-unsafe-enum-assignment -- the enum is in a package of the SDK's own
-    () => client.workflowService.describeTaskQueue(request),
+    () => readPollers(connection, options.namespace, name, type),
     {},
     timeoutMs,
   );

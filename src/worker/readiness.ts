@@ -1,8 +1,8 @@
 import type { ConnectionLike } from '@temporalio/client';
 import type { Logger } from 'pino';
 import type { WatchedApiKeys } from '../agent-jobs/index.js';
-import { budgetTaskQueue } from '../contract/index.js';
 import { describeGrpcError, GrpcStatus, grpcStatusOf, pause } from '../temporal/grpc.js';
+import { polledQueues, type QueueType, readPollers } from '../temporal/lookups.js';
 import type { Readiness } from './status-server.js';
 
 /** How long an answer is valid: so long, all probes together cost one check of Temporal and of the files. */
@@ -24,7 +24,7 @@ export function watchReadiness(
   async function check(): Promise<Readiness> {
     try {
       await connection.withDeadline(Date.now() + TEMPORAL_DEADLINE_MS, () =>
-        connection.workflowService.describeTaskQueue({ namespace, taskQueue: { name: taskQueue } }),
+        readPollers(connection, namespace, taskQueue, 'workflow'),
       );
     } catch (error) {
       if (grpcStatusOf(error) !== GrpcStatus.UNIMPLEMENTED) {
@@ -45,9 +45,6 @@ export function watchReadiness(
   };
 }
 
-/** `TASK_QUEUE_TYPE_*` of Temporal's API. */
-const [WORKFLOW, ACTIVITY] = [1, 2] as const;
-
 const INTERVAL_MS = 100;
 
 /**
@@ -59,12 +56,10 @@ export async function waitUntilPolled(
   options: { namespace: string; taskQueue: string; identity: string; logger: Logger; signal: AbortSignal },
 ): Promise<void> {
   const { namespace, taskQueue, identity, logger, signal } = options;
-  const isPolled = async (name: string, taskQueueType: typeof WORKFLOW | typeof ACTIVITY): Promise<boolean> => {
+  const isPolled = async (name: string, type: QueueType): Promise<boolean> => {
     try {
-      const request = { namespace, taskQueue: { name }, taskQueueType };
-      const { pollers } = await connection.withDeadline(Date.now() + TEMPORAL_DEADLINE_MS, () =>
-        // eslint-disable-next-line @typescript-eslint/no-unsafe-enum-assignment -- the enum is in a package of the SDK's own
-        connection.workflowService.describeTaskQueue(request),
+      const pollers = await connection.withDeadline(Date.now() + TEMPORAL_DEADLINE_MS, () =>
+        readPollers(connection, namespace, name, type),
       );
       return pollers.some((poller) => poller.identity === identity);
     } catch (error) {
@@ -73,12 +68,7 @@ export async function waitUntilPolled(
       return false;
     }
   };
-  const queues = [
-    [taskQueue, WORKFLOW],
-    [taskQueue, ACTIVITY],
-    [budgetTaskQueue(taskQueue), WORKFLOW],
-  ] as const;
-  for (const [name, type] of queues) {
+  for (const [name, type] of polledQueues(taskQueue)) {
     while (!(await isPolled(name, type))) await pause(INTERVAL_MS, signal);
   }
 }
