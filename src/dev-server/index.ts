@@ -1,8 +1,7 @@
+import { findFreePort, isPortFree } from '../ports.js';
 import type { ResolveOptions } from './download.js';
 import {
   childEnvironment,
-  findFreePort,
-  isPortFree,
   type ServerProcess,
   startOnFreePorts,
   startServerProcess,
@@ -10,7 +9,7 @@ import {
 } from './process.js';
 import { resolveTemporalCli } from './resolve.js';
 
-export { isPortFree, type OnProgress } from './process.js';
+export type { OnProgress } from './process.js';
 
 /** Settings of {@link startDevServer}. */
 interface DevServerOptions extends ResolveOptions {

@@ -1,8 +1,8 @@
-import { type AddressInfo, createServer } from 'node:net';
 import { Runtime } from '@temporalio/worker';
 import type { Logger } from 'pino';
 import { logLevels } from '../config/index.js';
 import { temporalLevel, toTemporalLogger } from '../logging.js';
+import { findFreePort } from '../ports.js';
 import { histogramBucketOverrides } from './metrics.js';
 
 /** Temporal's process-wide runtime. */
@@ -45,12 +45,4 @@ export async function installRuntime(logger: Logger): Promise<{ metricsUrl: stri
   });
   installed = runtime;
   return runtime;
-}
-
-async function findFreePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve, reject) => server.once('error', reject).listen(0, '127.0.0.1', resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
 }

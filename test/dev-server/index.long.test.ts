@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { Client, Connection } from '@temporalio/client';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { startDevServer, type DevServer } from '../../src/dev-server/index.js';
-import { findFreePort } from '../../src/dev-server/process.js';
+import { findFreePort } from '../../src/ports.js';
 
 const env = process.env;
 

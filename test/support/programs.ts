@@ -2,7 +2,7 @@ import { constants } from 'node:fs';
 import { access, stat } from 'node:fs/promises';
 import { delimiter, join } from 'node:path';
 import type { Environment } from '../../src/config/index.js';
-import { findFreePort } from '../../src/dev-server/process.js';
+import { findFreePort } from '../../src/ports.js';
 
 /** Absolute path of the first executable file of that name on PATH, or `undefined`. */
 export async function findOnPath(name: string, env: Environment): Promise<string | undefined> {

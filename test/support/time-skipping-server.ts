@@ -3,12 +3,12 @@ import { TestWorkflowEnvironment } from '@temporalio/testing';
 import type { Environment } from '../../src/config/index.js';
 import {
   childEnvironment,
-  findFreePort,
   type OnProgress,
   startOnFreePorts,
   startServerProcess,
   waitUntilReady,
 } from '../../src/dev-server/process.js';
+import { findFreePort } from '../../src/ports.js';
 import { resolvePinned } from '../../src/dev-server/resolve.js';
 import { TIME_SKIPPING_SERVER } from './pins.js';
 import { findOnPath, isExecutable } from './programs.js';
