@@ -17,7 +17,7 @@ import {
 } from '../contract/protocol.js';
 
 const CALL_DEADLINE_MS = 5_000;
-/** Most sends that a list names: as many as a budget remembers. The others are counted. */
+/** A budget remembers no more sends than this; the rest are only counted. */
 const MAX_LISTED = 2_000;
 
 export interface SendsQuery {
@@ -26,19 +26,20 @@ export interface SendsQuery {
   alsoWaiting: boolean;
 }
 
-/** The last run of a budget is closed. It does not start again by itself, because somebody stopped it. */
+/** Thrown when the last run of a budget is closed. It does not restart by itself, because closing it was deliberate. */
 export class BudgetStoppedError extends Error {
   constructor(projectId: string) {
     super(`The budget of project ${projectId} was stopped. To start it again: follow-up budget restore ${projectId}`);
   }
 }
 
-/** What the activities ask of the projects' budgets, and of Temporal's list of follow-ups. */
 export type Budgets = ReturnType<typeof createBudgets>;
 
 /**
- * @param options.taskQueue that of the follow-ups
- * @param options.settings of budgets that do not exist yet
+ * Access to the projects' budgets and to Temporal's list of follow-ups.
+ *
+ * @param options.taskQueue of the follow-ups
+ * @param options.settings for new budgets
  */
 export function createBudgets(
   client: Client,
@@ -61,43 +62,43 @@ export function createBudgets(
 
   return {
     /**
-     * Asks a project's budget, which starts if it never existed.
+     * Asks a project's budget for a slot. Starts the budget if it never existed.
      *
-     * @throws BudgetStoppedError if its last run is closed; otherwise the client's error if it does not answer
+     * @throws BudgetStoppedError if its last run is closed; the client's error if it does not answer
      */
     async ask(projectId: string, ask: Ask): Promise<Answer> {
       const { cancellationSignal } = Context.current();
-      // The server accepts ten updates of a workflow at a time. This worker makes one at a time for each project.
+      // The server accepts ten concurrent updates of a workflow. This worker makes one at a time for each project.
       return inTurn(projectId, () => {
         cancellationSignal.throwIfAborted();
         return askOnce(projectId, ask);
       });
     },
 
-    /** Tells a project's budget something. One that does not run does not need to know. */
+    /** Signals an event to a project's budget, which can miss it if it does not run. */
     async tell(projectId: string, event: BudgetEvent): Promise<void> {
       const budget = client.workflow.getHandle(projectBudgetWorkflowId(projectId));
       await ifFound(() => withDeadline(() => budget.signal(tellSignal, event)));
     },
 
-    /** When a run of a workflow closed, in epoch milliseconds; `undefined` if it runs, or if Temporal keeps it no longer. */
+    /** When a run closed, in epoch milliseconds; `undefined` if it runs, or Temporal no longer keeps it. */
     async closedAtMs(workflowId: string, runId: string): Promise<number | undefined> {
       const run = await ifFound(() => withDeadline(() => client.workflow.getHandle(workflowId, runId).describe()));
       return run?.closeTime?.getTime();
     },
 
     /**
-     * Follow-ups of a project that may have been sent: those that closed since `sinceMs`, and those that run after their
+     * Lists follow-ups of a project that may have sent: those that closed since `sinceMs`, and running ones past their
      * send.
      *
-     * @param query.alsoWaiting also those that wait, because one may have a grant that its state does not show yet. A
-     *   follow-up that shows no state has sent nothing
+     * @param query.alsoWaiting also those that wait, because their state may lag behind a grant; a follow-up without a
+     *   state has sent nothing
      */
     async listSends({ projectId, sinceMs, alsoWaiting }: SendsQuery): Promise<Pick<RecentSends, 'sends' | 'others'>> {
       const state = SearchAttribute.state.name;
       const isShown = alsoWaiting ? 'IS NOT NULL' : `IN (${sendingStates.map((sending) => `'${sending}'`).join(', ')})`;
       const running = `(ExecutionStatus = 'Running' AND ${state} ${isShown})`;
-      // Server 1.29 finds running workflows by a CloseTime, too.
+      // Server 1.29 also matches running workflows by CloseTime.
       const closed = `(ExecutionStatus != 'Running' AND CloseTime >= '${iso(sinceMs)}')`;
       const ofProject = `WorkflowType = '${WorkflowType.followUp}' AND ${SearchAttribute.projectId.name} = '${projectId}'`;
       const found: (ListedSend & { closedAtMs: number })[] = [];
@@ -118,7 +119,7 @@ export function createBudgets(
   };
 }
 
-/** Runs calls of the same key one after the other. */
+/** Runs calls with the same key one after another. */
 function createTurns(): <T>(key: string, call: () => Promise<T>) => Promise<T> {
   const last = new Map<string, Promise<unknown>>();
   return async (key, call) => {

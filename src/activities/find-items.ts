@@ -12,22 +12,20 @@ import { followUpBatchWorkflowId, parseFollowUpBatchWorkflowId } from '../contra
 import { readFollowUpEnd } from '../temporal/follow-up-end.js';
 import { describeIfKnown, fewAtATime, readRunStart } from '../temporal/lookups.js';
 
-/** Activities by which a batch or a part asks Temporal what happened that it did not hear of, as after a reset. */
+/** Activities that ask Temporal for outcomes that a batch or part missed, for example after a reset. */
 export function createItemFinder(temporal: Client) {
   return {
-    /** How the follow-ups of items stand, in their order. */
     async findItems({ batchId, items }: FindItemsInput): Promise<FoundItem[]> {
       return fewAtATime(items, ({ workflowId, ...item }) =>
         readFollowUpEnd(temporal, workflowId, { batchId, ...item }),
       );
     },
 
-    /** Whether a part runs, and otherwise what to start it again with. */
     async findPart(workflowId: string): Promise<FoundPart> {
       const part = await describeIfKnown(temporal, workflowId);
       if (!part) return {};
       if (part.status.name === 'RUNNING' || part.status.name === 'PAUSED') return { isOpen: true };
-      // A batch that was reset after its retry must not send what the retry has sent.
+      // A batch that was reset after its retry must not send what the retry has already sent.
       const { batchId = '' } = parseFollowUpBatchWorkflowId(workflowId) ?? {};
       const retryId = followUpBatchWorkflowId({ batchId: retryBatchId(batchId, 1) });
       const retry = await describeIfKnown(temporal, retryId);

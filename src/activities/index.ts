@@ -21,35 +21,35 @@ import {
 } from '../follow-up/watch.js';
 import { type Budgets, BudgetStoppedError, type SendsQuery } from './budgets.js';
 
-/** What the activities need from the process that runs them. All durations are in milliseconds. */
+/** Dependencies of the activities. All durations are in milliseconds. */
 export interface ActivityDependencies {
   agentJobs: Pick<AgentJobsClient, 'getJob' | 'sendMessage'>;
   budgets: Budgets;
   /** Total deadline of one POST. */
   sendTimeoutMs: number;
-  /** How long after its grant a send has ended, or never starts: see {@link SendOrder}. */
+  /** Time from its grant within which a send ends or never starts: see {@link SendOrder}. */
   leaseMs: number;
-  /** How long after the lease bytes may still arrive. */
+  /** How long after the lease bytes may still arrive at the service. */
   drainMs: number;
-  /** How far the clocks of the server's hosts may be apart. */
+  /** Largest difference between the clocks of Temporal's hosts. */
   marginMs: number;
-  /** The most that any budget may grant in a window. */
+  /** Upper bound of every budget's limit. */
   maxLimit: number;
-  /** Watches that sleep in this process. The server's timers wait for the others. */
+  /** Most watches that sleep in this process. The others wait on timers of the server. */
   maxWatches: number;
-  /** Aborted when the process is about to end: sleeping watches are handed back. */
+  /** Aborted when the process is about to end: sleeping watches go back to the server. */
   handBack: AbortSignal;
   /** Whether links to pull requests are kept out of search attributes. */
   linksArePrivate: boolean;
-  /** Set by others, and a clock that only goes forward. @default those of the process */
+  /** The wall clock, which can be set, and a monotonic clock. @default those of the process */
   clocks?: { wallMs: () => number; stopwatchMs: () => number };
 }
 
-/** How often a watch writes its heartbeat if nothing is new. Each one costs more than a poll. */
+/** Interval of heartbeats without news. A heartbeat costs more than a poll. */
 const BEAT_MS = 60_000;
-/** A watch whose next poll is closer than this does not leave the process for it. */
+/** A watch sleeps in the process for a shorter wait than this, even above the limit. */
 const SHORT_SLEEP_MS = 1_000;
-/** How soon a follow-up asks again that found its budget stopped. */
+/** Interval at which a follow-up asks a stopped budget again. */
 const STOPPED_RETRY = '1m';
 
 const processClocks = { wallMs: () => Date.now(), stopwatchMs: () => performance.now() };
@@ -62,7 +62,7 @@ export function createActivities(dependencies: ActivityDependencies) {
   // One for each sleeping watch.
   setMaxListeners(0, handBack);
 
-  /** Asks the budget. If that fails, people see the reason. */
+  /** Asks the budget. The reason for a failure shows in the Temporal UI. */
   async function ask(projectId: string, request: Ask): Promise<Answer> {
     try {
       const answer = await budgets.ask(projectId, request);
@@ -82,8 +82,8 @@ export function createActivities(dependencies: ActivityDependencies) {
   }
 
   /**
-   * A run that was reset while it waited was closed before its grant, and never used it. A budget that does not remember
-   * all may have granted it the same send before.
+   * Whether a run was closed by a reset before its grant, so that it never used the grant. Only a budget with a
+   * complete memory can rule out an earlier grant of the same send.
    */
   async function wasNeverUsed(workflowId: string, known: Known): Promise<boolean> {
     const { grantedTo, grantedAtMs, outcome, remembersAll } = known;
@@ -94,11 +94,11 @@ export function createActivities(dependencies: ActivityDependencies) {
 
   return {
     /**
-     * Reads the job and, if it takes messages, asks the budget for a slot. If the service refuses the read, the project
-     * pauses, and the follow-up waits in line.
+     * Reads the job and, if it accepts messages, asks the budget for a slot. If the service refuses the read, the
+     * project pauses, and the follow-up waits in line.
      *
-     * @throws ApplicationFailure with a `WaitReason` or a `BlockReason` as its type, if the job cannot be read for another
-     *   reason or the budget does not answer
+     * @throws ApplicationFailure with a `WaitReason` or a `BlockReason` as its type, if the job cannot be read for
+     *   another reason or the budget does not answer
      */
     async askForSlot(order: SlotOrder): Promise<SlotAnswer> {
       const { projectId, jobId, whenActive, ask: asked } = order;
@@ -130,8 +130,8 @@ export function createActivities(dependencies: ActivityDependencies) {
     },
 
     /**
-     * Sends the message, once, whatever happens: only in the run that was granted the send, at the first attempt of an
-     * activity that was never reset, and while the grant lasts. Never fails because of the service or the network.
+     * Sends the message at most once: only in the run that has the grant, at the first attempt of an activity that was
+     * never reset, and while the grant lasts. Never fails because of the service or the network.
      */
     async sendMessage(order: SendOrder): Promise<SendResult> {
       const { info } = Context.current();
@@ -145,7 +145,7 @@ export function createActivities(dependencies: ActivityDependencies) {
       if (ownRun().runId !== grant.runId) return result('foreign', 'the send was granted to another run');
       const isRepeated = info.attempt > 1 || info.currentAttemptScheduledTimestampMs > info.scheduledTimestampMs;
       if (isRepeated) return result('unknown', 'an earlier attempt of this send may have delivered the message');
-      // The wall clock may be set, and the stopwatch stands still while the machine sleeps.
+      // The wall clock may be set, and the monotonic clock stops while the machine sleeps.
       const usableMs = grant.leaseMs - sendTimeoutMs;
       const mayStart = () =>
         clocks.wallMs() < grant.grantedAtMs + usableMs && clocks.stopwatchMs() - startedAtMs < usableMs;
@@ -156,7 +156,7 @@ export function createActivities(dependencies: ActivityDependencies) {
         const refused = read.kind === 'failed' && read.refused;
         if (read.kind !== 'job') return { ...result('notSent', read.message), ...refused };
         baseline = comparedFields(read.job);
-        // If this attempt never reports, the job before the send tells whether the message arrived.
+        // If this attempt never reports, the job's state before the send shows whether the message arrived.
         Context.current().heartbeat({ baseline });
         if (baseline.status === 'archived') return result('notSent', 'the job was archived');
         if (whenActive === 'wait' && isAtWork(baseline)) return result('notSent', 'the job works on another message');
@@ -169,18 +169,17 @@ export function createActivities(dependencies: ActivityDependencies) {
       return { ...sent, ...(job && { job: knownFields(job) }), grant: grantName(grant), baseline };
     },
 
-    /** Tells the project's budget something. */
+    /** Signals an event to the project's budget. */
     async tellBudget({ projectId, event }: { projectId: string; event: BudgetEvent }): Promise<void> {
-      // A reset run must not give back what its predecessor was granted, and may have used.
+      // A reset run must not return its predecessor's grant, which may have been used.
       const isForeign = event.runId !== ownRun().runId;
       if (event.kind === 'settle' && event.outcome === 'notSent' && isForeign) return;
       await budgets.tell(projectId, event);
     },
 
     /**
-     * Reads the job until what the order waits for has happened. Sleeps in this process if few watches do; otherwise
-     * fails with the time of the next poll, at which the server starts another attempt. What it has seen is in its
-     * heartbeats.
+     * Polls the job until the order's goal is reached. Sleeps in this process if few watches do; otherwise it fails
+     * with the time of the next poll, when the server starts another attempt. Its heartbeats hold what it has seen.
      *
      * @throws ApplicationFailure `Later`, benign
      */
@@ -189,7 +188,7 @@ export function createActivities(dependencies: ActivityDependencies) {
       const { currentAttemptScheduledTimestampMs } = context.info;
       const heartbeatDetails = context.info.heartbeatDetails as Seen | undefined;
       const startedAtMs = clocks.stopwatchMs();
-      // The server's clock, as far as this process knows it: the clocks of workers differ, and may be set.
+      // The server's clock, measured from the attempt's start: the clocks of workers differ and may be set.
       const nowMs = () => currentAttemptScheduledTimestampMs + clocks.stopwatchMs() - startedAtMs;
       const seen: Seen = heartbeatDetails ?? order.seen ?? firstSeen(order, nowMs());
       if (order.runId !== ownRun().runId) return { kind: 'foreign', seen };
@@ -215,7 +214,7 @@ export function createActivities(dependencies: ActivityDependencies) {
             await sleepUnless(handBack, Math.min(waitMs(), BEAT_MS - untoldMs()));
             continue;
           }
-          // What an answer shows is as old as its request, also if the process stood still in between.
+          // An answer is as old as its request, even if the process stood still in between.
           const readAtMs = nowMs();
           const read = toRead(await agentJobs.getJob(order));
           const end = judge(order, seen, read, readAtMs);
@@ -230,9 +229,9 @@ export function createActivities(dependencies: ActivityDependencies) {
       }
     },
 
-    /** Lists follow-ups of a project that may have been sent: see {@link Budgets.listSends}. */
+    /** Lists follow-ups of a project that may have sent: see {@link Budgets.listSends}. */
     async listRecentSends(query: SendsQuery): Promise<RecentSends> {
-      // A send may leave until the lease and the drain are over, also after its follow-up was closed.
+      // A send may still leave during the lease and the drain, even after its follow-up was closed.
       const sinceMs = query.sinceMs - leaseMs - drainMs;
       return { ...(await budgets.listSends({ ...query, sinceMs })), leaseMs, drainMs, runId: ownRun().runId };
     },
@@ -245,11 +244,11 @@ function ownRun(): { workflowId: string; runId: string } {
   return Context.current().info.workflowExecution ?? { workflowId: '', runId: '' };
 }
 
-/** The service's answer, with a reason to wait where it has no job, and with what it says about the whole project. */
+/** The service's answer. A failure has a reason to wait, and `refused` if it concerns the whole project. */
 function toRead(outcome: GetJobOutcome) {
   if (outcome.kind !== 'failed') return outcome;
   const { reason, message, retryAfterMs } = outcome;
-  // A refused read says the same about the service as a refused message. A missing key says nothing of other workers.
+  // A refused read means the same as a refused message. A missing key concerns only this worker.
   const refusal = reason === 'unauthorized' ? 'credentials' : refusals.find((known) => known === reason);
   const refused = refusal && defined({ refusal, retryAfterMs });
   const own = reason === 'no-key' ? 'credentials' : reason === 'not-served' ? reason : 'service';
@@ -265,7 +264,6 @@ function later(jobId: string, waitMs: number): ApplicationFailure {
   });
 }
 
-/** Sleeps, but not beyond an abort or the activity's cancellation. */
 async function sleepUnless(signal: AbortSignal, ms: number): Promise<void> {
   const context = Context.current();
   let wake = (): void => undefined;
@@ -278,5 +276,5 @@ async function sleepUnless(signal: AbortSignal, ms: number): Promise<void> {
   }
 }
 
-/** Varies a wait by up to a tenth, so that watches that began together drift apart. */
+/** Varies a wait by up to 10 %, so that watches that started together drift apart. */
 const jittered = (ms: number): number => ms * (0.9 + 0.2 * Math.random());

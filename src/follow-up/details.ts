@@ -4,9 +4,9 @@ import { type Delivered, FailureType, projectBudgetWorkflowId } from '../contrac
 import { type At, markdownAsOf, markdownCode as code, markdownInstant, REFUSALS } from '../contract/text.js';
 
 /**
- * A follow-up for people, in Markdown. Uses lists because the Temporal UI renders tables without spacing.
+ * Describes a follow-up in Markdown. Uses lists because the Temporal UI renders tables without spacing.
  *
- * @param at writes an instant. Default: in UTC, for the Temporal UI
+ * @param at formats an instant. Default: in UTC, for the Temporal UI
  */
 export function describeProgress(
   progress: FollowUpProgress,
@@ -49,7 +49,7 @@ export function describeProgress(
   return lines.join('\n');
 }
 
-/** What became of the message, by `delivered` of a failure: within a sentence, and by itself. */
+/** Text for `delivered`: within a sentence, and (below) alone. */
 const WAS: Readonly<Record<Delivered, string>> = {
   yes: 'delivered',
   no: 'not delivered',
@@ -69,7 +69,7 @@ function describeDelivery({ failure, sentAt, delivery, state, earlierSendUnknown
   return state === 'sending' ? 'on its way' : 'not sent yet';
 }
 
-/** The state of a follow-up on one line, in Markdown. */
+/** The state of a follow-up as one line of Markdown. */
 export function describeState(progress: FollowUpProgress, at: At): string {
   const { state, failure, projectId } = progress;
   if (failure) return `${state}: the message was ${WAS[failure.delivered]}`;
@@ -102,7 +102,7 @@ function describeBlock({ waitReason = 'service', pause }: FollowUpProgress, at: 
   return `${why} by an operator ${until}${note}`;
 }
 
-/** What blocks a follow-up. The other reasons to wait block none. */
+/** Texts for the reasons that block a follow-up. The other reasons to wait don't. */
 export const BLOCKED: Readonly<Partial<Record<WaitReason | BlockReason, string>>> = {
   paused: 'the project is paused',
   limited: REFUSALS.limited.what,
@@ -115,12 +115,12 @@ export const BLOCKED: Readonly<Partial<Record<WaitReason | BlockReason, string>>
   service: 'the job cannot be read',
 };
 
-/** Only a plain web address becomes a link. Any other text from the service is shown as text. */
+/** Only a plain web address becomes a link. Other text from the service stays text. */
 function link(url: string): string {
   return /^https?:\/\/[\w.~:/?#@!$&'*+,;=%-]+$/.test(url) ? `<${url}>` : code(url);
 }
 
-/** What a person can do about a follow-up, in Markdown; `undefined` if there is nothing to do. */
+/** The next step for a person, in Markdown; `undefined` if there is none. */
 export function nextStep(progress: FollowUpProgress, workflowId: string): string | undefined {
   const { state } = progress;
   switch (state) {

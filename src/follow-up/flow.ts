@@ -35,7 +35,7 @@ import {
 import { type FollowUpPort, grantName, type SendResult } from './port.js';
 import { firstSeen, isLinkNew, type Seen, type WatchGoal, type WatchOrder, type WatchResult } from './watch.js';
 
-/** How a follow-up ends without a result. */
+/** Thrown when a follow-up ends without a result. */
 export class Failed extends Error {
   constructor(
     readonly type: FailureType,
@@ -47,71 +47,70 @@ export class Failed extends Error {
   }
 }
 
-/** What a watch has to know of the turn that it waits for. */
+/** The part of a watch order that describes the turn to wait for. */
 type TurnToWatch = Pick<WatchOrder, 'baseline' | 'baselineAtMs' | 'lastTurn' | 'arrivedByMs' | 'runId'>;
 
-/** A message that counts as delivered. */
 interface Delivery {
   kind: FollowUpResult['delivery'];
   sentAtMs: number;
   turn: TurnToWatch;
-  /** Whether the service's answer showed the job at work on the message. */
+  /** Whether the service's answer to the message showed the job at work. */
   observedActive: boolean;
 }
 
-/** What ended the wait: a grant, or what the budget knows of an earlier send. */
+/** The end of a wait: a grant, or the budget's record of an earlier send. */
 interface Slot {
   answer: Granted | Known;
-  /** The job right before the ask. Missing if the grant did not come at once. */
+  /** The job just before the ask. Missing if the grant came later. */
   baseline?: AgentJob;
 }
 
-/** Where a follow-up without a slot stands in its project's line. */
+/** The place of a follow-up without a slot in its project's line. */
 type Place = Pick<FollowUpFacts, 'position' | 'expectedSendAt' | 'nextTryAt' | 'pause'>;
 
-/** A follow-up whose grant does not come asks again after this time: its budget may have been replaced. */
+/** A waiting follow-up asks again after this time, because its budget may have been replaced. */
 const ASK_AGAIN_MS = 3_600_000;
-/** The least such time, for one whose grant is overdue. */
+/** Shortest such time, for an overdue grant. */
 const ASK_SOON_MS = 180_000;
-/** A job that is missing in so many reads in a row before the send does not exist. */
+/** Before the send, this many consecutive reads without the job mean that it does not exist. */
 const NOT_FOUND_LIMIT = 3;
-/** Longest wait between sends that do not start, and between watches that are ended by hand. */
+/** Longest wait between sends that do not start, and between watches that an operator ends. */
 const LONGEST_BACKOFF_MS = 3_600_000;
-/** Longest wait after a refused read, if that kept a send from its start. */
+/** Longest wait after a refused read prevented a send. */
 const LONGEST_REFUSED_MS = 600_000;
 const LONGEST_FULL_MS = 900_000;
-/** Each of these waits may last this share of the time so far: no wait of a year reaches the limit of a history. */
+/** Waits grow to this share of the elapsed time, so that even a wait of a year stays within the limits of a history. */
 const LONG_WAIT_SHARE = 1 / 300;
-/** A run that was reset asks what became of its predecessor's send, at the least for this long. */
+/** Shortest time for which a reset run asks about its predecessor's send. */
 const SHORTEST_ASK_MS = 60_000;
-/** So often in a row `pollNow` begins the watch for an end anew. Then the watch gets the time that it needs to see one. */
+/** After this many consecutive uses of `pollNow`, a watch for an end continues long enough to see one. */
 const POLLS_IN_A_ROW = 5;
 const LONGEST_CONFIRMATION_MS = 40_000;
 
-/** One follow-up: wait for the job and a slot, send, watch the job to the end of the message's turn. */
+/** Runs one follow-up: waits for the job and a slot, sends, and watches the job until the message's turn ends. */
 export class FollowUp {
   #answer: Answer | undefined;
   #isCancelled = false;
   #operatorWord: ResolveWord | undefined;
-  /** An operator may say what became of the send, once. */
+  /** Whether an operator may decide, once, whether the message was delivered. */
   #isWordDue = false;
-  /** Until when watches for an end have the time that they need. Each `pollNow` takes some. */
+  /** Until when `pollNow` leaves watches for an end running. Each use takes some of that time. */
   #watchedUntilMs = 0;
   /** Whether an earlier run, or an earlier send of this run, may have delivered the message. */
   #isInDoubt: boolean;
   #fullInARow = 0;
   #sendNumber = 1;
-  /** Once the message may have been delivered: until when the job may show the turn before. */
+  /** Once the message may have been delivered, the time until which the job may show the previous turn. */
   #turnUntilMs: number | undefined;
-  /** Stops what the follow-up waits for. */
+  /** Stops the current wait. */
   #stop: () => void = () => undefined;
-  /** The follow-up itself stopped what it waited for; nobody ended it by hand. */
+  /** Whether the follow-up itself stopped its wait, rather than an operator. */
   #isInterrupted = false;
-  /** It is time to ask the budget again. */
+  /** Whether it is time to ask the budget again. */
   #isWoken = false;
-  /** {@link grantName} of the last grant that was used or given back. No grant is used twice. */
+  /** {@link grantName} of the last grant that was used or returned. No grant is used twice. */
   #spent = '';
-  /** The first workflow task, so that a delayed start takes nothing away from a wait. */
+  /** Time of the first workflow task, so that a delayed start shortens no wait. */
   readonly #beganAtMs: number;
   #patienceEndsMs: number;
   readonly #facts: Omit<FollowUpFacts, 'projectId' | 'jobId' | 'learnedAt'> = { polls: 0 };
@@ -126,15 +125,15 @@ export class FollowUp {
     this.#patienceEndsMs = this.#beganAtMs + settings.budgetWaitTimeoutMs;
   }
 
-  /** Takes the grant that the budget could not give at once, or another reason to wait. */
+  /** Receives a grant that was not immediate, or a new reason to wait. */
   hear(answer: Granted | Waiting): void {
-    // Signals of a budget have no order, and may come late.
+    // A budget's signals are unordered and may come late.
     if (answer.sendNumber !== this.#sendNumber) return;
     if (answer.kind === 'granted' && grantName(answer) === this.#spent) return;
     const isOutdated = this.#answer?.kind === 'granted' || this.#fullInARow > 0;
     if (isOutdated && answer.kind === 'waiting') return;
     this.#answer = answer;
-    // The server may repeat an ask for long, and a watch for rest may take long. No watch after a send waits for this.
+    // An ask that the server repeats, or a watch for rest, can take long. After a send, no watch waits for a grant.
     const { state } = this.#standing;
     if (answer.kind === 'granted' && state !== 'polling' && state !== 'reconciling') this.#interrupt();
   }
@@ -144,7 +143,10 @@ export class FollowUp {
     this.#interrupt();
   }
 
-  /** Reads the job, or asks the budget, now. A watch forgets since when it has seen an end, so too many are ignored. */
+  /**
+   * Reads the job or asks the budget now. This restarts a watch, which then forgets when it first saw an end, so only
+   * some are accepted.
+   */
   pollNow(): void {
     this.wake();
     if (this.#standing.state !== 'polling') return this.#interrupt();
@@ -153,16 +155,16 @@ export class FollowUp {
     const untilMs = Math.max(this.#watchedUntilMs, nowMs) + neededMs;
     if (untilMs > nowMs + POLLS_IN_A_ROW * neededMs) return;
     this.#watchedUntilMs = untilMs;
-    // If a task that told of the end is undone, the watch must end the same way, and not be stopped.
+    // If the task in which the watch ended is undone, the watch must end again instead of being stopped.
     void this.port.nextTask().then(() => this.#interrupt());
   }
 
-  /** Asks the budget again, if the follow-up waits in line: the budget may have been replaced. */
+  /** Makes a follow-up in line ask again, because the budget may have been replaced. */
   wake(): void {
     this.#isWoken = true;
   }
 
-  /** Why an operator's word about the delivery is refused; `undefined` if it is accepted. */
+  /** Why an operator's decision about the delivery is refused; `undefined` if it is accepted. */
   refusalOfWord(word: unknown): string | undefined {
     if (!resolveWords.some((known) => known === word)) {
       return `resolveDelivery: must be ${resolveWords.join(' or ')} (given ${JSON.stringify(word)})`;
@@ -172,7 +174,7 @@ export class FollowUp {
     return this.#isWordDue ? undefined : 'resolveDelivery: it has already been decided what becomes of the message';
   }
 
-  /** An operator says whether the message was delivered. */
+  /** Applies an operator's decision whether the message was delivered. */
   resolveDelivery(word: ResolveWord): void {
     this.#operatorWord = word;
     this.#isWordDue = false;
@@ -190,14 +192,14 @@ export class FollowUp {
   }
 
   /**
-   * Sees the follow-up through to its end.
+   * Runs the follow-up to its end.
    *
    * @throws Failed
    */
   async run(): Promise<FollowUpResult> {
     try {
       let result: FollowUpResult | undefined;
-      // A run that replaces the one that had the turn asks whether it is still its own.
+      // A run whose predecessor had the turn asks the budget whether it still has it.
       while (!result) result = await this.#watchTurn(await this.#deliver());
       await this.port.tellBudget({ kind: 'end', lastTurn: fingerprint(result.job) });
       this.#show(endOf(result));
@@ -212,7 +214,6 @@ export class FollowUp {
     }
   }
 
-  /** Sends until the message counts as delivered. */
   async #deliver(): Promise<Delivery> {
     const { port } = this;
     for (let notSentInARow = 0; ;) {
@@ -223,10 +224,10 @@ export class FollowUp {
         this.#sendNumber = answer.sendNumber;
         const isOnlySend = answer.isSameMessage && answer.remembersAll;
         if (isOnlySend && answer.runId === port.runId && !mayHaveArrived(answer.outcome)) this.#isInDoubt = false;
-        // Nobody says how the sends before the last one ended.
+        // The outcomes of the earlier sends are not known.
         if (answer.sendNumber > 1) this.#isInDoubt = true;
         const isUndone = answer.outcome !== null && isUndelivered(answer.outcome);
-        // A budget that was reset may have granted again what it does not remember, and nobody was there.
+        // A reset budget may repeat a grant that it has forgotten, while no run was there to receive it.
         const isForgotten = this.#isInDoubt && !answer.remembersAll && answer.grantedTo !== port.runId;
         if (isUndone ? isForgotten : !answer.isLatest) throw this.#closed(answer);
       }
@@ -235,7 +236,6 @@ export class FollowUp {
         : { grant: '', outcome: answer.outcome ?? 'unknown' };
       const { outcome } = sent;
       if (outcome === 'foreign') {
-        // Another run of this follow-up may have used the grant.
         this.#isInDoubt = true;
         continue;
       }
@@ -264,7 +264,7 @@ export class FollowUp {
     }
   }
 
-  /** Waits until the job takes messages, then for a slot. */
+  /** Waits until the job accepts messages, then for a slot. */
   async #getSlot(): Promise<Slot> {
     const { port, settings } = this;
     const { projectId, jobId, lane, prompt, whenActive } = settings;
@@ -314,7 +314,7 @@ export class FollowUp {
           throw new Failed(FailureType.InvalidInput, message, this.#unsent(), details);
         }
         case 'atWork':
-          // Replicas of the service may disagree for long.
+          // Replicas of the service may disagree for a long time.
           deniedInARow = (await this.#waitForRest(asked.job)) ? 0 : deniedInARow + 1;
           if (deniedInARow > 1) await this.#pause(this.#backoffMs(deniedInARow), this.#patienceEndsMs);
           break;
@@ -328,7 +328,7 @@ export class FollowUp {
     }
   }
 
-  /** Waits for the grant. Returns `undefined` if it is time to ask again. */
+  /** Waits for the grant. Returns `undefined` when it is time to ask again. */
   async #awaitGrant(first: Answer): Promise<Granted | Known | undefined> {
     const { port } = this;
     for (let answer = first; ;) {
@@ -358,8 +358,8 @@ export class FollowUp {
   }
 
   /**
-   * Only the budget knows that no earlier run sent: it gives no place to one that may have. An answer to another run says
-   * nothing, because a reset run replays what its predecessor was answered.
+   * Only the budget can rule out a send of an earlier run: it gives no place to a follow-up that may have sent. An
+   * answer for another run proves nothing, because a reset run replays its predecessor's answers.
    */
   #take<A extends Granted | Waiting | Full>(answer: A): A {
     if (answer.runId === this.port.runId) this.#isInDoubt &&= answer.sendNumber > 1;
@@ -380,7 +380,6 @@ export class FollowUp {
     );
   }
 
-  /** Doubles each time. */
   #backoffMs(times: number, longestMs = LONGEST_BACKOFF_MS): number {
     return Math.min(this.#longestMs(longestMs), 500 * 2 ** times);
   }
@@ -393,15 +392,15 @@ export class FollowUp {
     const { projectId, jobId, prompt, whenActive } = this.settings;
     const { runId, sendNumber, grantedAtMs, leaseMs } = grant;
     this.#spent = grantName(grant);
-    // A word is about one send.
+    // A decision covers one send only.
     this.#operatorWord = undefined;
     const order = { grant: { runId, sendNumber, grantedAtMs, leaseMs }, ...(baseline && { baseline }) };
-    // Before the send: a budget that starts afresh finds whoever may have sent by its state.
+    // Shown before the send, because a new budget finds possible sends by their state.
     this.#show({ state: 'sending' });
     return this.port.sendMessage({ projectId, jobId, prompt, whenActive, ...order });
   }
 
-  /** Waits until the job works on no other message. Returns `false` if the first poll shows it at rest. */
+  /** Waits until the job is at rest. Returns `false` if the first poll shows it at rest. */
   async #waitForRest(job: AgentJob): Promise<boolean> {
     const { port } = this;
     this.#see(job);
@@ -409,13 +408,13 @@ export class FollowUp {
     const turn = { baseline: job, baselineAtMs: 0, arrivedByMs: 0, runId: port.runId };
     const standing = { state: 'waiting-for-job', waitReason: 'job-busy' } as const;
     const end = await this.#watch('rest', turn, this.#patienceEndsMs, standing, { isOver: isGranted });
-    // It may have a place in line from an earlier ask.
+    // It may still have a place in line from an earlier ask.
     if (this.#answer?.kind === 'granted') await this.#giveBack(this.#take(this.#answer));
     if (end?.kind === 'deadline') await this.#pause(LONGEST_BACKOFF_MS, this.#patienceEndsMs);
     return end?.kind !== 'rest' || end.seen.polls > 1;
   }
 
-  /** Finds out whether the message was delivered. Returns `undefined` if it is to be sent again. */
+  /** Finds out whether the message was delivered. Returns `undefined` if it must be sent again. */
   async #reconcile(sent: Delivery, why: string | undefined): Promise<Delivery | 'foreign' | undefined> {
     const { settleTimeMs, onUnknownDelivery } = this.settings;
     const { port } = this;
@@ -440,7 +439,7 @@ export class FollowUp {
     if (word === 'sent' || (!word && onUnknownDelivery === 'assumeSent')) return { ...sent, kind: 'assumed' };
     if (word === 'notSent' || onUnknownDelivery === 'resend') {
       this.#facts.earlierSendUnknown = true;
-      // The time for the first send may be over.
+      // The wait for the first send may have used up the time.
       if (word) this.#patienceEndsMs = Math.max(this.#patienceEndsMs, port.nowMs() + this.settings.budgetWaitTimeoutMs);
       return undefined;
     }
@@ -448,7 +447,7 @@ export class FollowUp {
     throw new Failed(FailureType.DeliveryUnknown, message, 'unknown');
   }
 
-  /** Watches the job to the end of the message's turn. Returns `undefined` if another run has the turn. */
+  /** Watches the job until the message's turn ends. Returns `undefined` if another run has the turn. */
   async #watchTurn(sent: Delivery): Promise<FollowUpResult | undefined> {
     const { projectId, jobId, jobTimeoutMs } = this.settings;
     const { kind: delivery, sentAtMs, turn, observedActive } = sent;
@@ -473,14 +472,16 @@ export class FollowUp {
     throw new Failed(FailureType.JobTimeout, 'The job did not end in time', delivered);
   }
 
-  /** A message that another run sent is past the wait for a slot: the budget is asked for as long as the job may take. */
+  /**
+   * A message that another run sent no longer waits for a slot, so the budget is asked for as long as the job may take.
+   */
   #askWhoHasTurn({ sentAtMs }: Delivery): 'foreign' {
     const untilMs = Math.max(sentAtMs + this.settings.jobTimeoutMs, this.port.nowMs() + SHORTEST_ASK_MS);
     this.#patienceEndsMs = Math.max(this.#patienceEndsMs, untilMs);
     return 'foreign';
   }
 
-  /** Watches until there is an end. Returns `undefined` if the follow-up was cancelled, or if `isOver()`. */
+  /** Watches until an end. Returns `undefined` after a cancel or when `isOver()`. */
   async #watch(
     until: WatchGoal,
     turn: TurnToWatch,
@@ -501,7 +502,7 @@ export class FollowUp {
       const end = await watch.result;
       stops = end || this.#isInterrupted ? 0 : stops + 1;
       if (!end) {
-        // After `pollNow`, or when an operator ends the activity, the job is read at once. Repeated endings back off.
+        // After `pollNow`, or when an operator ends the activity, the job is read at once. Repeated ends back off.
         seen = { ...(seen ?? firstSeen(order, port.nowMs())), nextPollAt: iso(port.nowMs()) };
         if (stops > 1) await this.#pause(this.#backoffMs(stops), deadlineMs);
         continue;
@@ -510,7 +511,7 @@ export class FollowUp {
       if (seen.job) this.#see(seen.job, until === 'end' && seen.observedActive);
       this.#noteError(seen.lastError);
       if (end.kind !== 'trouble') {
-        // The library adds the polls of a watch that goes on.
+        // The client library adds the polls of a running watch.
         if (until !== 'rest') this.#facts.polls += seen.polls;
         return end;
       }
@@ -520,7 +521,7 @@ export class FollowUp {
     return undefined;
   }
 
-  /** A follow-up that may have sent never shows `blocked`: a budget that starts afresh finds it by its state. */
+  /** A follow-up that may have sent never shows `blocked`, because a new budget finds it by its state. */
   #showTrouble(trouble: string | null, standing: FollowUpStanding): void {
     if (trouble === null) return this.#show(standing);
     const waitReason = knownReason(trouble) ?? 'service';
@@ -575,7 +576,7 @@ export class FollowUp {
     );
   }
 
-  /** A message was let through that this run knows nothing more of. */
+  /** A grant was used, and this run cannot learn more about it. */
   #closed({ grantedTo, outcome, isSameMessage }: Known): Failed {
     const ofOwn = outcome === 'sent' ? 'yes' : outcome === 'rejected' ? this.#unsent() : 'unknown';
     const message =
@@ -596,7 +597,7 @@ export class FollowUp {
     return new Failed(type, text, this.#unsent());
   }
 
-  /** Waits, but not beyond a cancel, an operator's word or `untilMs`. */
+  /** Waits, at most until a cancel, an operator's decision or `untilMs`. */
   async #pause(ms: number, untilMs: number): Promise<void> {
     const leftMs = untilMs - this.port.nowMs();
     if (leftMs <= 0) return;
@@ -604,7 +605,7 @@ export class FollowUp {
     await this.port.condition(() => this.#isCancelled || this.#isInterrupted, Math.min(ms, leftMs));
   }
 
-  /** Names the run of the grant: a reset run repeats what its predecessor told. */
+  /** Names the run of the grant, because a reset run repeats its predecessor's reports. */
   async #settle(grant: Granted, outcome: SendOutcome, why: Partial<SendResult> = {}): Promise<void> {
     const { runId, sendNumber } = grant;
     const { refusal, retryAfterMs } = why;
@@ -613,8 +614,8 @@ export class FollowUp {
   }
 
   /**
-   * A grant that is given back is never used. The next ask has the same number, so that the budget says what became of a
-   * grant of another run.
+   * Returns a grant, which is then never used. The next ask has the same number, so that the budget reports what
+   * happened to another run's grant.
    */
   async #giveBack(grant: Granted): Promise<void> {
     this.#answer = undefined;
@@ -624,7 +625,7 @@ export class FollowUp {
   }
 }
 
-/** The message may have been delivered. Nobody knows the job before a send that another run made. */
+/** A delivery that is certain or possible. The job before another run's send is not known. */
 function deliveryOf(
   { outcome, baseline, job }: SendResult,
   { answer, baseline: beforeAsk }: Slot,

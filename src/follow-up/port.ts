@@ -5,79 +5,77 @@ import { type AgentJob, agentJobSchema, type FollowUpProgress } from '../contrac
 import { anyAnswerSchema, type Ask, type End, type Settlement, slotSchema } from '../contract/protocol.js';
 import type { WatchOrder, WatchResult } from './watch.js';
 
-/** What a follow-up needs from its surroundings: a workflow on Temporal, or the simulation. No call rejects. */
+/** What a follow-up needs from its environment: a Temporal workflow or the simulation. No call rejects. */
 export interface FollowUpPort {
-  /** When the first run of this workflow started, or somewhat earlier, in epoch milliseconds. */
+  /** Start of the workflow's first run, or somewhat earlier, in epoch milliseconds. */
   readonly startedAtMs: number;
   readonly runId: string;
-  /** Whether this run replaces another one, which may have sent. */
+  /** Whether this run replaces another that may have sent. */
   readonly mayHaveSent: boolean;
   nowMs(): number;
-  /** From 0 to 1. */
+  /** A random number from 0 to 1. */
   random(): number;
   /** Resolves with `true` when `isOver()`, or with `false` after `ms`. */
   condition(isOver: () => boolean, ms?: number): Promise<boolean>;
   /**
-   * Resolves in a later workflow task, so that what led here is in the history. A task that is undone (its worker dies,
-   * or a signal comes before its end) may take another way, and nobody must have been told of this one.
+   * Resolves in a later workflow task, when the current task is in the history. Until then the task can be undone,
+   * because its worker dies or a signal comes first, so nothing outside may learn of it.
    */
   nextTask(): Promise<void>;
   /**
-   * Reads the job and, if it takes messages, asks the budget. Repeated until there is an answer; `onTrouble` is called
-   * when the first try failed. `result` is `undefined` if it was stopped, or if `untilMs` has passed.
+   * Reads the job and, if it accepts messages, asks the budget. Repeats until there is an answer, and calls `onTrouble`
+   * after the first failure. `result` is `undefined` if the ask was stopped or `untilMs` has passed.
    */
   askForSlot(order: SlotOrder, untilMs: number, onTrouble: (trouble: Trouble) => void): Stoppable<SlotAnswer>;
-  /** One attempt, whatever happens. */
+  /** Makes only one attempt, whatever happens. */
   sendMessage(order: SendOrder): Promise<SendResult>;
-  /** Resolves when the budget has it. */
+  /** Resolves when the budget has received the event. */
   tellBudget(event: NewEvent): Promise<void>;
   /** Starts a watch. `result` is `undefined` if it was stopped. */
   watchJob(order: WatchOrder): Stoppable<WatchResult>;
-  /** Shows people where the follow-up stands. */
   show(progress: FollowUpProgress): void;
 }
 
-/** Work that can be stopped before it has a result. */
 export interface Stoppable<T> {
   result: Promise<T | undefined>;
   stop(): void;
 }
 
-/** What keeps an ask or a watch from working. */
+/** Why an ask or a watch does not succeed. */
 export interface Trouble {
   /** A `WaitReason` or a `BlockReason`. */
   reason: string;
   message: string;
 }
 
-/** The port adds the workflow's id, and its run to an end. */
+/** An event without the fields that the port adds: the workflow id, and the run of an end. */
 export type NewEvent = Omit<Settlement, 'workflowId'> | Omit<End, 'workflowId' | 'runId'>;
 
 export interface SlotOrder {
   projectId: string;
   jobId: string;
   whenActive: FollowUpSettings['whenActive'];
-  /** Whether an earlier send may have delivered the message. Then the budget is asked whatever the job shows. */
+  /** Whether an earlier send may have delivered the message. If so, the budget is asked whatever the job shows. */
   isInDoubt: boolean;
-  /** The run that orders it. One that was reset takes over an ask of its predecessor, which may have sent since. */
+  /** The run that orders it. A reset run repeats its predecessor's ask, which may have led to a send. */
   runId: string;
-  /** The activity adds what the follow-up cannot know. */
+  /** The activity adds the rest. */
   ask: Omit<Ask, 'workflowId' | 'runId' | 'leaseMs' | 'drainMs' | 'maxLimit'>;
 }
 
 const slotAnswerSchema = z.discriminatedUnion('kind', [
   z.object({
     kind: z.literal('asked'),
-    /** The job right before the ask. Missing if the service refused to let it be read. */
+    /** The job just before the ask. Missing if the service refused the read. */
     baseline: agentJobSchema.exactOptional(),
     refusal: z.string().exactOptional(),
     answer: anyAnswerSchema,
     /** Whether links to pull requests are kept out of search attributes. */
     linksArePrivate: z.literal(true).exactOptional(),
   }),
-  /** With an answer if the follow-up is in doubt. */
+  /** Has an answer only if the follow-up is in doubt. */
   z.object({ kind: z.enum(['atWork', 'archived']), job: agentJobSchema, answer: slotSchema.exactOptional() }),
-  /** `notServed`: no worker of this task queue reads or sends for the project. */
+  /** `notServed`: this task queue does not serve the project. */
   z.object({ kind: z.enum(['notFound', 'notServed']), message: z.string() }),
 ]);
 export type SlotAnswer = z.infer<typeof slotAnswerSchema>;
@@ -89,11 +87,11 @@ export interface SendOrder {
   whenActive: FollowUpSettings['whenActive'];
   /** The send starts before `grantedAtMs + leaseMs` less its timeout, in the run `runId`, or never. */
   grant: { runId: string; sendNumber: number; grantedAtMs: number; leaseMs: number };
-  /** The job right before the ask. Missing if the follow-up waited for its grant: then the job is read again. */
+  /** The job just before the ask. Missing if the follow-up waited for its grant: the job is then read again. */
   baseline?: AgentJob;
 }
 
-/** `runId/sendNumber`. A result without the name of its grant was typed by hand. */
+/** `runId/sendNumber`. A result without this name was entered by an operator. */
 export function grantName({ runId, sendNumber }: Pick<SendOrder['grant'], 'runId' | 'sendNumber'>): string {
   return `${runId}/${sendNumber}`;
 }
@@ -101,9 +99,9 @@ export function grantName({ runId, sendNumber }: Pick<SendOrder['grant'], 'runId
 export interface SendResult {
   /** See {@link grantName}. */
   grant: string;
-  /** `foreign`: the grant belongs to another run, and nothing was sent. */
+  /** `foreign`: the grant belongs to another run, and this one sent nothing. */
   outcome: SendOutcome | 'foreign';
-  /** The job right before the send. */
+  /** The job just before the send. */
   baseline?: AgentJob;
   /** The job, as the service's answer to the message shows it. */
   job?: AgentJob;
@@ -113,7 +111,9 @@ export interface SendResult {
   retryAfterMs?: number;
 }
 
-/** What a send reported. What does not name its grant was typed by hand, and says nothing about the message. */
+/**
+ * Reads the result of a send. Without the name of its grant it was entered by an operator, so the outcome is unknown.
+ */
 export function readSendResult(result: unknown, { grant }: SendOrder): SendResult {
   const sent = result as SendResult | null | undefined;
   const isKnown = sent?.outcome === 'foreign' || sendOutcomes.some((outcome) => outcome === sent?.outcome);
@@ -121,7 +121,7 @@ export function readSendResult(result: unknown, { grant }: SendOrder): SendResul
   return { grant: grantName(grant), outcome: 'unknown', message: 'the send was completed by hand' };
 }
 
-/** The answer of an ask; `undefined` if it was typed by hand. */
+/** Reads the answer of an ask; `undefined` if an operator entered an invalid one. */
 export function readSlotAnswer(result: unknown): SlotAnswer | undefined {
   return slotAnswerSchema.safeParse(result).success ? (result as SlotAnswer) : undefined;
 }

@@ -5,23 +5,23 @@ import type { FollowUpSettings } from '../contract/follow-up-input.js';
 import { type AgentJob, agentJobSchema, isTerminalStatus, terminalStatuses } from '../contract/follow-up.js';
 import { fingerprint, isAtWork, type JobFingerprint } from '../contract/protocol.js';
 
-/** What a job shows this soon after another read or the send is not believed: replicas of the service may lag. */
+/** A terminal status this soon after another read or the send may come from a replica that lags. */
 const STALE_MS = 10_000;
-/** A job counts as gone or unreadable after this many failed polls in a row, over at least this time. */
+/** A job counts as gone or unreadable after this many consecutive failed polls over at least this time. */
 const LASTING_POLLS = 3;
 const LASTING_MS = 30_000;
-/** Each spell of trouble must last twice as long as the one before to be reported, up to about an hour. */
+/** Each period of trouble must last twice as long as the previous one to be reported, up to about an hour. */
 const MAX_DOUBLINGS = 7;
 
-/** What one read of a job gave. */
+/** The result of one read of a job. */
 export type Read =
   | { kind: 'job'; job: AgentJob }
   | { kind: 'notFound'; message: string }
   | { kind: 'failed'; reason: string; message: string; retryAfterMs?: number };
 
 /**
- * What a watch waits for. `rest`: the job takes messages. `evidence`: the job shows that a message was delivered. `end`:
- * the message's turn ends.
+ * Goal of a watch. `rest`: the job accepts messages. `evidence`: the job shows that a message was delivered. `end`: the
+ * message's turn ends.
  */
 export type WatchGoal = 'rest' | 'evidence' | 'end';
 
@@ -33,44 +33,44 @@ export interface WatchOrder {
   settleTimeMs: number;
   prLinkGraceMs: number;
   deadlineMs: number;
-  /** Why the job could not be read, if people are shown that. */
+  /** The reported reason why the job cannot be read. */
   trouble: string | null;
-  /** The job right before the send; empty if nobody knows it. */
+  /** The job just before the send; empty if it is not known. */
   baseline: AgentJob;
-  /** The baseline was read before this. */
+  /** The baseline was read before this time. */
   baselineAtMs: number;
-  /** How the job looked at the end of the turn before. The baseline may lag behind it. */
+  /** The job at the end of the previous turn. The baseline may be older. */
   lastTurn?: JobFingerprint;
-  /** The latest moment at which the message may have arrived. */
+  /** Latest time at which the message may have arrived. */
   arrivedByMs: number;
-  /** The run that has the turn. Another run has to ask first. */
+  /** The run that has the turn. Another run has to ask the budget first. */
   runId: string;
-  /** What earlier watches for the same have seen. */
+  /** What earlier watches with this goal have seen. */
   seen?: Seen;
 }
 
 const seenSchema = z.object({
-  /** Reads of the job, including failed ones. */
+  /** Number of reads, including failed ones. */
   polls: z.number(),
-  /** When it reads next. ISO 8601 in UTC. */
+  /** Time of the next read, ISO 8601 in UTC. */
   nextPollAt: z.iso.datetime(),
-  /** Of the last read, if it failed. */
+  /** Error of the last read, if it failed. */
   lastError: z.string().exactOptional(),
-  /** The last job that was read, without fields that this project does not know. */
+  /** The job as last read, only with the fields that this project knows. */
   job: agentJobSchema.exactOptional(),
   /** Whether the job was seen at work on this message. */
   observedActive: z.boolean(),
   /** When the job was last seen at work on any message. */
   activeAtMs: z.number().exactOptional(),
   intervalMs: z.number(),
-  /** Since when a terminal status is believed. */
+  /** When the current terminal status was first seen. */
   endSeenAtMs: z.number().exactOptional(),
-  /** Failed reads of one kind in a row, and since when. */
+  /** Consecutive failed reads of one kind, and the time of the first. */
   failing: z.object({ kind: z.enum(['notFound', 'failed']), polls: z.number(), sinceMs: z.number() }).exactOptional(),
-  /** How often people were shown that the job cannot be read. */
+  /** How often trouble was reported. */
   troubles: z.number().exactOptional(),
 });
-/** What a watch has seen. The activity keeps it in its heartbeat, where people and programs read it. */
+/** What a watch has seen. The activity keeps it in its heartbeat, which people and programs can read. */
 export type Seen = z.infer<typeof seenSchema>;
 
 const watchEndSchema = z.discriminatedUnion('kind', [
@@ -78,19 +78,19 @@ const watchEndSchema = z.discriminatedUnion('kind', [
   z.object({ kind: z.literal('ended'), job: agentJobSchema.extend({ status: z.enum(terminalStatuses) }) }),
   z.object({ kind: z.literal('gone'), message: z.string() }),
   z.object({ kind: z.enum(['deadline', 'foreign']) }),
-  /** The job cannot be read for a while, or (`null`) can be read again. */
+  /** The job is unreadable for a while, or (`null`) readable again. */
   z.object({ kind: z.literal('trouble'), trouble: z.string().nullable() }),
 ]);
 export type WatchEnd = z.infer<typeof watchEndSchema>;
 const watchResultSchema = z.intersection(watchEndSchema, z.object({ seen: seenSchema }));
 export type WatchResult = z.infer<typeof watchResultSchema>;
 
-/** What a watch reported; `undefined` if it was typed by hand. */
+/** Reads the result of a watch; `undefined` if an operator entered an invalid one. */
 export function readWatchResult(result: unknown): WatchResult | undefined {
   return watchResultSchema.safeParse(result).success ? (result as WatchResult) : undefined;
 }
 
-/** After a send the job is read after the first interval, otherwise at once. */
+/** The initial state. After a send the first read comes after one interval, otherwise at once. */
 export function firstSeen(
   { until, poll, deadlineMs }: Pick<WatchOrder, 'until' | 'poll' | 'deadlineMs'>,
   nowMs: number,
@@ -101,8 +101,8 @@ export function firstSeen(
 }
 
 /**
- * Another attempt goes on, which is scheduled for the next poll or later. An attempt that was taken late reckoned with an
- * earlier time. What it has seen counts as this much younger.
+ * Prepares `seen` for the next attempt of the activity. If the attempt starts later than planned, the times that it has
+ * seen move forward by the delay.
  */
 export function takeOver(seen: Seen, scheduledAtMs: number): void {
   const lateMs = Math.max(0, scheduledAtMs - Date.parse(seen.nextPollAt));
@@ -111,7 +111,7 @@ export function takeOver(seen: Seen, scheduledAtMs: number): void {
   if (seen.failing) seen.failing.sinceMs += lateMs;
 }
 
-/** Adds a read to `seen`, and returns how the watch ends, if it does. */
+/** Adds a read to `seen`. Returns the end of the watch, if this read ends it. */
 export function judge(order: WatchOrder, seen: Seen, read: Read, nowMs: number): WatchEnd | undefined {
   seen.polls += 1;
   seen.intervalMs = Math.min(order.poll.maxIntervalMs, seen.intervalMs * order.poll.backoffCoefficient);
@@ -131,7 +131,7 @@ export function judge(order: WatchOrder, seen: Seen, read: Read, nowMs: number):
     return { kind: 'gone', message: read.message };
   }
   if (nowMs >= order.deadlineMs) return { kind: 'deadline' };
-  // Only the beginning and the end of trouble are reported, because kinds of trouble may alternate.
+  // Only the start and the end of trouble are reported, because kinds of trouble may alternate.
   if (read.kind === 'job') return order.trouble === null ? undefined : { kind: 'trouble', trouble: null };
   const { troubles = 0 } = seen;
   const lastingMs = LASTING_MS * 2 ** Math.min(MAX_DOUBLINGS, troubles);
@@ -147,9 +147,9 @@ function hasLasted({ failing }: Seen, ms: number, nowMs: number): boolean {
 function judgeJob(order: WatchOrder, seen: Seen, job: AgentJob, nowMs: number): WatchEnd | undefined {
   const { until, baseline, baselineAtMs, arrivedByMs, settleTimeMs, prLinkGraceMs, deadlineMs } = order;
   if (until === 'rest') return isAtWork(job) ? undefined : { kind: 'rest', job: knownFields(job) };
-  // If the job was at work before the send, what it shows may belong to that turn: only time counts.
+  // If the job was at work before the send, its state may belong to that turn, so only time counts.
   const wasAtRest = isTerminalStatus(baseline.status);
-  // After the baseline has shown the end of the turn before, a replica that lags may still show that turn.
+  // Even if the baseline showed the end of the previous turn, a replica that lags may still show that turn.
   const isFresh = nowMs - baselineAtMs >= Math.min(STALE_MS, settleTimeMs);
   if (until === 'evidence') {
     // Anyone may archive a job.
@@ -166,43 +166,46 @@ function judgeJob(order: WatchOrder, seen: Seen, job: AgentJob, nowMs: number): 
     return undefined;
   }
   seen.endSeenAtMs ??= nowMs;
-  // What looks like the end of the turn before may be just that, from a replica that lags or from between two turns.
+  // What looks like the end of the previous turn may be that end, from a replica that lags or between two turns.
   const { activeAtMs = 0, endSeenAtMs } = seen;
   const sinceMs = !wasAtRest ? endSeenAtMs : isNew ? arrivedByMs : activeAtMs;
   const isConfirmed = nowMs - Math.max(arrivedByMs, sinceMs) >= Math.min(STALE_MS, settleTimeMs);
-  // An agent may complete its job some seconds before its pull request appears.
+  // A job may complete some seconds before its pull request appears.
   const hasOwnLink = Boolean(job.prLink) && isLinkNew(job, order);
   const isGraceOver = nowMs - seen.endSeenAtMs >= prLinkGraceMs || nowMs >= deadlineMs;
   const isComplete = job.status !== 'completed' || hasOwnLink || isGraceOver;
   return isConfirmed && isComplete ? { kind: 'ended', job: { ...job, status: job.status } } : undefined;
 }
 
-/** Whether a job's link is neither that of the baseline, if that is known, nor that of the end of the turn before. */
+/** Whether a job's link is new compared with the baseline and the end of the previous turn. */
 export function isLinkNew(job: AgentJob, known: KnownBefore): boolean {
   return known.baseline.prLink !== undefined && newFields(job, known).includes('prLink');
 }
 
-/** Whether a job shows what neither the baseline nor the end of the turn before showed. A missing field says nothing. */
+/** Whether a job differs from both the baseline and the end of the previous turn. A missing field is no difference. */
 function isNews(job: AgentJob, known: KnownBefore): boolean {
   return newFields(job, known).some((field) => job[field] !== undefined);
 }
 
 type KnownBefore = Pick<WatchOrder, 'baseline' | 'lastTurn'>;
 
-/** Fields that are neither as in the baseline nor as at the end of the turn before. */
+/** Fields that differ from both the baseline and the end of the previous turn. */
 function newFields(job: AgentJob, { baseline, lastTurn }: KnownBefore): (keyof JobFingerprint)[] {
   const [now, before] = [fingerprint(job), fingerprint(baseline)];
   const fields = ['status', 'prLink', 'archivedAt'] as const;
   return fields.filter((field) => now[field] !== before[field] && now[field] !== lastTurn?.[field]);
 }
 
-/** A job without the fields that this project does not know, which may be large. */
+/** A job with only the fields that this project knows; the others may be large. */
 export function knownFields({ id, status, source, model, prLink, createdAt, archivedAt }: AgentJob): AgentJob {
   const knownSource = source && defined({ repository: source.repository, ref: source.ref });
   return defined({ id, status, source: knownSource, model, prLink, createdAt, archivedAt });
 }
 
-/** What a later comparison needs of a job. `prLink` is never missing, so that an unknown job can be told apart. */
+/**
+ * The fields of a job for later comparisons. `prLink` is always present, which distinguishes the result from an unknown
+ * job.
+ */
 export function comparedFields({ status, prLink, archivedAt }: AgentJob): AgentJob {
   return defined({ status, prLink: prLink ?? null, archivedAt: archivedAt ?? null });
 }

@@ -13,22 +13,22 @@ import { type BatchItemsRange, MAX_RESULT_ITEMS, parseInput } from '../contract/
 
 const activities = proxyActivities<ItemFinder>({
   startToCloseTimeout: '2m',
-  // After the sends of the batch.
+  // Below the sends of the batch.
   priority: { priorityKey: 5 },
   retry: { initialInterval: '1s', maximumInterval: '30s' },
 });
 
-/** How follow-ups stand, in the order of the items. Asked until Temporal answers, as is {@link findPart}. */
+/** The outcomes of follow-ups, in the order of the items. Like {@link findPart}, it repeats until Temporal answers. */
 export function findItems(input: FindItemsInput): Promise<FoundItem[]> {
   return untilRead(foundItemSchema.array().length(input.items.length), () => activities.findItems(input));
 }
 
-/** Whether a part runs, and otherwise what to start it again with. */
+/** Whether a part runs, and if not, the items to restart it with. */
 export function findPart(workflowId: string): Promise<FoundPart> {
   return untilRead(foundPartSchema, () => activities.findPart(workflowId));
 }
 
-/** Asks until the answer can be read: an operator may fail an activity, or complete it with anything. */
+/** Repeats until the answer is valid: an operator may fail an activity or complete it with any value. */
 function untilRead<T>(schema: z.ZodType<T>, ask: () => Promise<T>): Promise<T> {
   return CancellationScope.nonCancellable(async () => {
     for (;;) {
@@ -40,12 +40,11 @@ function untilRead<T>(schema: z.ZodType<T>, ask: () => Promise<T>): Promise<T> {
 }
 
 /**
- * One timer at a time for everything that a workflow waits for. An earlier time starts another timer; a later one waits
- * for the running timer. (Cancelling a timer costs as many events as letting it fire.) A cancel of the workflow does not
- * stop it.
+ * One timer for everything that a workflow waits for. An earlier time starts another timer, and a later one waits for
+ * the running timer: cancelling a timer costs as many events as letting it fire. A cancel of the workflow does not stop
+ * it.
  *
  * @param summary shown with the timer in the Temporal UI
- * @param wake called when the time has come
  */
 export function createFlowPort(summary: string, wake: () => void): FlowPort {
   let nextAtMs = Infinity;
@@ -63,7 +62,7 @@ export function createFlowPort(summary: string, wake: () => void): FlowPort {
 
 const DEFAULT_LIMIT = 100;
 
-/** Fills in defaults and clamps the range. */
+/** The range with defaults, clamped to the limits. */
 export function pageRange(range: BatchItemsRange | null | undefined, first: number): { offset: number; limit: number } {
   const { offset = first, limit = DEFAULT_LIMIT } = range ?? {};
   return {
@@ -72,7 +71,6 @@ export function pageRange(range: BatchItemsRange | null | undefined, first: numb
   };
 }
 
-/** Whether a request to another workflow succeeded. */
 export function succeeds(request: Promise<unknown>): Promise<boolean> {
   return request.then(
     () => true,

@@ -4,9 +4,8 @@ import type { Budget } from '../budget/budget.js';
 import { refusals } from '../contract/budget.js';
 
 /**
- * Returns what reports the metrics of a budget. One that moves to another worker leaves its last values on the old one.
- *
- * @param meter for tests
+ * Returns a function that reports the metrics of a budget. A budget that moves leaves its last values on the old
+ * worker.
  */
 export function createBudgetMetrics(project: string, budget: Budget, meter: MetricMeter = metricMeter): () => void {
   const counter = (suffix: string, help: string) => {

@@ -12,7 +12,7 @@ import { defined } from '../contract/defined.js';
 import { parseInput, pauseInputSchema, setLimitInputSchema } from '../contract/index.js';
 import { accept, invalidInput } from './failures.js';
 
-/** Hears the orders of operators. All but `take` are answered with the status. */
+/** Registers the handlers of operators' updates. All but `take` return the status. */
 export function hearOrders(loop: BudgetLoop, status: (nowMs: number) => BudgetStatus): void {
   const { budget } = loop;
   const parseLimit = (input: unknown) => accept(parseInput(setLimitInputSchema, input ?? {}));
@@ -34,7 +34,7 @@ export function hearOrders(loop: BudgetLoop, status: (nowMs: number) => BudgetSt
       const { limit = budget.configuredLimit, reserve = settings.reserve } = given;
       const rule = `must be at most ${maxLimit}, FOLLOW_UP_BUDGET_MAX_LIMIT of the workers (given ${limit})`;
       if (limit > maxLimit) throw invalidInput([{ field: 'limit', message: rule }]);
-      // The worker's ceiling may have been lowered below what was set before.
+      // The worker's maximum may since have dropped below the current limit.
       const isGiven = given.limit !== undefined || given.reserve !== undefined;
       if (isGiven && reserve > 0 && reserve >= limit) {
         const below = `must be below limit (limit ${limit}, reserve ${reserve})`;

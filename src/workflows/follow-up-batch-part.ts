@@ -36,10 +36,8 @@ import { createFlowPort, findItems, pageRange, succeeds } from './batch-port.js'
 import { invalidInput } from './failures.js';
 
 /**
- * Some of the items of a batch, as many as one workflow can hold: {@link PartFlow} has the steps. It refuses a cancel,
- * because its batch decides. It never continues as new.
- *
- * @param input given only by a batch
+ * Runs as many items of a batch as one workflow can hold: {@link PartFlow} has the steps. It refuses to be cancelled,
+ * because the batch decides, and never continues as new.
  */
 export async function followUpBatchPart(input: PartInput | null): Promise<BatchCounts> {
   const { parent, workflowId } = workflowInfo();
@@ -61,8 +59,8 @@ export async function followUpBatchPart(input: PartInput | null): Promise<BatchC
 }
 
 /**
- * Priority of the tasks of a batch's follow-ups, of 1 (first) to 5: after those of follow-ups that somebody started, which
- * have Temporal's default, 3. Budgets need none: they have a task queue of their own.
+ * Temporal's priorities run from 1 (first) to 5. Other follow-ups have the default, 3. Budgets need no priority,
+ * because they have a task queue of their own.
  */
 const BATCH_PRIORITY = 4;
 
@@ -72,7 +70,7 @@ function createPort({ batchId, first }: PartInput): Omit<PartPort, keyof FlowPor
     show: setCurrentDetails,
     tellBatch: (report) =>
       succeeds(getExternalWorkflowHandle(followUpBatchWorkflowId({ batchId })).signal(partReportSignal, report)),
-    // Not by the handle of the child: after a reset of either workflow, such a request does not arrive.
+    // Not through the child's handle: after a reset of either workflow, such a request does not arrive.
     cancelFollowUp: (workflowId) => succeeds(getExternalWorkflowHandle(workflowId).cancel()),
     runFollowUp: async ({ position, workflowId, input, hash }) => {
       const { projectId, jobId } = input;
@@ -80,7 +78,7 @@ function createPort({ batchId, first }: PartInput): Omit<PartPort, keyof FlowPor
         workflowId,
         args: [input],
         workflowIdReusePolicy: WorkflowIdReusePolicy.REJECT_DUPLICATE,
-        // A follow-up survives a part that is terminated, and the part that is started again asks about it.
+        // If its part is terminated, the follow-up continues, and the restarted part asks Temporal for its outcome.
         parentClosePolicy: ParentClosePolicy.ABANDON,
         priority: { priorityKey: BATCH_PRIORITY },
         staticSummary: `Follow-up to ${jobId} (${projectId}), item ${first + position + 1} of batch ${batchId}`,

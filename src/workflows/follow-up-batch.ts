@@ -47,16 +47,16 @@ import { accept, invalidInput } from './failures.js';
 import { continueAsNew, isContinued, isNextRunDue } from './this-run.js';
 
 /**
- * Runs many follow-ups: a bounded number at a time, those of one job one after another, with one outcome for every
- * item. Parts, which are workflows of their own, hold the items and start the follow-ups, so that neither a history nor a
- * payload comes near its limit. {@link BatchFlow} has the steps.
+ * Runs many follow-ups with bounded concurrency, one at a time for each job, and returns an outcome for every item. Its
+ * parts, which are workflows of their own, hold the items and start the follow-ups, so that histories and payloads stay
+ * well below their limits. {@link BatchFlow} has the steps.
  *
- * A cancelled batch also ends with a result. Items that were not started are withdrawn, open ones are cancelled, and
- * each item says whether its message was delivered.
+ * A cancelled batch also returns a result: it withdraws the items that have not started, cancels the open ones, and
+ * says for each item whether its message was delivered.
  *
- * @param input {@link FollowUpBatchInput} as plain JSON; `null` if the run is continued
- * @param carried state of the previous run; only continue-as-new may give it
- * @throws ApplicationFailure `InvalidInput` if the batch itself is invalid; a bad item is an error of that item alone
+ * @param input {@link FollowUpBatchInput} as plain JSON; `null` in a continued run
+ * @param carried state of the previous run, which only continue-as-new may pass
+ * @throws ApplicationFailure `InvalidInput` if the batch itself is invalid; an invalid item fails alone
  */
 export async function followUpBatch(input: unknown, carried?: BatchState): Promise<FollowUpBatchResult> {
   const batch = carried && isContinued() ? new Batch(carried) : newBatch(input);
@@ -95,7 +95,7 @@ function handleMessages(flow: BatchFlow): void {
   const { batch } = flow;
   setHandler(
     addItemsUpdate,
-    // A cancel ends the items that were accepted, and not the answer.
+    // A cancel ends the accepted items but not this update.
     (items, offset) =>
       CancellationScope.nonCancellable(async () => ({ total: await flow.add(items, offset ?? undefined, updateId()) })),
     {
@@ -129,7 +129,7 @@ function handleMessages(flow: BatchFlow): void {
   setHandler(batchItemsQuery, page, { description: 'Items from offset on, at most limit' });
 }
 
-/** Each piece is in the history twice. Above 4 MiB, a client with the usual limits could not read a page of it. */
+/** Each piece is in the history twice, and clients with the default limit cannot read a page of more than 4 MiB. */
 const MOST_HISTORY_BYTES = 2 * 1_024 * 1_024;
 
 function createPort({ state }: Batch): Omit<BatchPort, keyof FlowPort> {
@@ -137,7 +137,7 @@ function createPort({ state }: Batch): Omit<BatchPort, keyof FlowPort> {
   let shownSince = state.hold?.at;
   return {
     isAnswering: () => !allHandlersFinished(),
-    // Any time is good: if the server applies an update again on the next run, that run knows it by its id.
+    // Safe at any time: if the server repeats an update on the next run, that run recognises its id.
     isNextRunDue: () => isNextRunDue() || workflowInfo().historySize > MOST_HISTORY_BYTES,
     continueAsNew: (next) => continueAsNew<typeof followUpBatch>(null, next),
     findPart,
@@ -174,7 +174,6 @@ function createPort({ state }: Batch): Omit<BatchPort, keyof FlowPort> {
   };
 }
 
-/** @throws ApplicationFailure `InvalidInput` if there is an issue */
 function refuse(issue: InputIssue | undefined): void {
   if (issue) throw invalidInput([issue]);
 }

@@ -33,31 +33,34 @@ import {
 } from '../follow-up/port.js';
 import { readWatchResult, type WatchOrder, type WatchResult } from '../follow-up/watch.js';
 
-/** A read of the job takes at most 7 s and a call of the budget 5 s. As a local activity, both cost one event. */
+/** Reading the job takes at most 7 s, and a call to the budget 5 s. As a local activity, both cost one event. */
 const quick = proxyLocalActivities<Activities>({ startToCloseTimeout: '15s', retry: { maximumAttempts: 1 } });
 
-/** Repeated until the budget has it: one that does not hear of an end keeps the job's turn. */
+/** Repeats until the budget has received the event: a budget that misses an end keeps the job's turn. */
 const { tellBudget } = proxyLocalActivities<Activities>({
   startToCloseTimeout: '10s',
   retry: { initialInterval: '1s', maximumInterval: '60s' },
 });
 
-/** A send whose grant has passed says so within this time. */
+/** A send whose grant has expired reports that within this time. */
 const SHORTEST_SEND_MS = 10_000;
-/** How much longer than its order a watch may take, if no worker takes it in time. */
+/** Time beyond the order's deadline for a watch that no worker has picked up yet. */
 const WATCH_SLACK_MS = 120_000;
-/** Another worker takes the watch of a worker that died within these two: 90 s. A sleeping watch beats every 60 s. */
+/**
+ * With the interval of retries, another worker takes over a dead worker's watch within 90 s. A sleeping watch sends a
+ * heartbeat every 60 s.
+ */
 const HEARTBEAT_TIMEOUT_MS = 75_000;
 const LONGEST_TAKEOVER_MS = 15_000;
 
-/** A retry policy is assumed to wait no longer than this. */
+/** Assumed maximum interval of a workflow's retry policy. */
 const LONGEST_RETRY_MS = 3_600_000;
 
-/** Carries out on Temporal what a follow-up decides. */
+/** Implements a follow-up's port on Temporal. */
 export function createPort({ projectId, poll }: FollowUpSettings): FollowUpPort {
   const { workflowId, runId, originalExecutionRunId, attempt, startTime, runTimeoutMs = 0 } = workflowInfo();
   const startedAtMs = startTime.getTime();
-  // A retry policy starts a run after the one before has timed out.
+  // With a retry policy, each run starts after the previous one has timed out.
   const firstStartedAtMs = startedAtMs - (attempt - 1) * (runTimeoutMs + LONGEST_RETRY_MS);
   let arePrivate = false;
   const show = createDisplay(workflowId, () => arePrivate);
@@ -72,7 +75,7 @@ export function createPort({ projectId, poll }: FollowUpSettings): FollowUpPort 
       await condition(isOver);
       return true;
     },
-    // A handler's own scope would end it with the follow-up's cancel.
+    // In the scope of a handler, a cancel of the follow-up would end it.
     nextTask: () => CancellationScope.nonCancellable(() => sleep(1, { summary: 'until this is in the history' })),
     askForSlot: (order, untilMs, onTrouble) => {
       const asking = askForSlot(order, untilMs, onTrouble);
@@ -93,7 +96,7 @@ export function createPort({ projectId, poll }: FollowUpSettings): FollowUpPort 
   };
 }
 
-/** Shows progress: details whenever it changes, and search attributes, which cost an event, only if they differ. */
+/** Shows progress. The details change each time; search attributes, which cost an event, change only if they differ. */
 function createDisplay(workflowId: string, arePrivate: () => boolean): (progress: FollowUpProgress) => void {
   const shown = new Map<string, string>();
   return (progress) => {
@@ -111,9 +114,9 @@ function createDisplay(workflowId: string, arePrivate: () => boolean): (progress
 }
 
 /**
- * A local activity first. If it fails, the server repeats a normal one, which shows people what is wrong. Only that one is
- * cancelled: Temporal's SDK fails the workflow task if a local activity is cancelled just as its result arrives
- * (sdk-rust#705), and it takes 15 s at most.
+ * Starts with a local activity. If it fails, the server repeats a regular one, whose error people can see. Only the
+ * regular one is cancelled: the SDK fails the workflow task if a local activity is cancelled just as its result arrives
+ * (sdk-rust#705), and a local activity takes at most 15 s.
  */
 function askForSlot(order: SlotOrder, untilMs: number, onTrouble: (trouble: Trouble) => void): Stoppable<SlotAnswer> {
   const scope = new CancellationScope({ cancellable: true });
@@ -140,11 +143,11 @@ function askForSlot(order: SlotOrder, untilMs: number, onTrouble: (trouble: Trou
 function troubleOf(error: unknown): Trouble {
   const cause = error instanceof ActivityFailure ? error.cause : error;
   if (cause instanceof ApplicationFailure) return { reason: cause.type ?? 'service', message: cause.message };
-  // A read ends before the activity does, and asks of one project wait for each other.
+  // A read ends before the activity's timeout, so the budget is the cause: asks of one project wait for each other.
   return { reason: 'budget-silent', message: 'the budget did not answer in time' };
 }
 
-/** One attempt, ever: a send without a report may have delivered the message. */
+/** Only one attempt: a send without a report may have delivered the message. */
 async function sendMessage(order: SendOrder): Promise<SendResult> {
   const { grant, jobId } = order;
   const timeoutMs = Math.max(grant.leaseMs, SHORTEST_SEND_MS);
@@ -153,7 +156,7 @@ async function sendMessage(order: SendOrder): Promise<SendResult> {
     heartbeatTimeout: timeoutMs,
     retry: { maximumAttempts: 1 },
     cancellationType: ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-    // Before all watches.
+    // Above all watches.
     priority: { priorityKey: 1 },
   });
   try {

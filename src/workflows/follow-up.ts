@@ -35,12 +35,12 @@ import { Failed, FollowUp } from '../follow-up/flow.js';
 import { createPort } from './follow-up-port.js';
 
 /**
- * Sends one follow-up message to an agent job and watches the job until the end of the turn that it starts:
- * {@link FollowUp} has the steps.
+ * Sends one follow-up message to an agent job and watches the job until the turn that it starts has ended: {@link
+ * FollowUp} has the steps.
  *
- * @param input `FollowUpInput` as plain JSON
- * @returns the result for every terminal status; a failed agent job is also a result
- * @throws ApplicationFailure of a `FailureType`, with `FailureDetails`; ends as Canceled only if nothing was sent
+ * @param input {@link FollowUpInput} as plain JSON
+ * @returns the result for every terminal status, also for a failed agent job
+ * @throws ApplicationFailure of a {@link FailureType}, with `FailureDetails`; ends as Canceled only if nothing was sent
  */
 export async function followUp(input: unknown): Promise<FollowUpResult> {
   try {
@@ -48,7 +48,7 @@ export async function followUp(input: unknown): Promise<FollowUpResult> {
     recordEnd({ status: result.status, prLink: result.prLink });
     return result;
   } catch (error) {
-    // Any other error is not an end: the workflow task failed and is retried.
+    // Any other error fails the workflow task, which is retried.
     if (error instanceof TemporalFailure) recordEnd(outcomeOfFailure(error));
     throw error;
   }
@@ -57,7 +57,7 @@ export async function followUp(input: unknown): Promise<FollowUpResult> {
 async function seeThrough(settings: FollowUpSettings): Promise<FollowUpResult> {
   const flow = new FollowUp(settings, createPort(settings));
   let cancellation: CancelledFailure | undefined;
-  // A cancel is noted, not thrown: a send under way can finish, and the budget is told.
+  // A cancel is recorded instead of thrown, so that a send in progress can finish and the budget learns of it.
   CancellationScope.current().cancelRequested.catch((error: unknown) => {
     cancellation = error as CancelledFailure;
     flow.cancel();
@@ -115,7 +115,7 @@ function parse(input: unknown): FollowUpSettings {
   throw refuse(ids, issues);
 }
 
-/** Shows a follow-up whose input is refused, as far as its ids are known, so that people can find and understand it. */
+/** Shows as much of a refused follow-up as its input allows, so that people can find it and see what is wrong. */
 function refuse({ projectId, jobId }: KnownIds, issues: InputIssue[]): ApplicationFailure {
   const refusal = invalidInput(issues);
   const { message } = refusal;
@@ -139,7 +139,7 @@ interface KnownIds {
   jobId: string | undefined;
 }
 
-/** The ids of an input that may be invalid; where they are, those of the workflow id. */
+/** The valid ids of an input; for the others, those of the workflow id. */
 function readIds(input: unknown, parts: Partial<KnownIds> | undefined): KnownIds {
   const fields = z.object({ projectId: z.unknown(), jobId: z.unknown() }).partial().safeParse(input).data;
   const [projectId, jobId] = [idSchema.safeParse(fields?.projectId).data, idSchema.safeParse(fields?.jobId).data];

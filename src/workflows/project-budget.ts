@@ -36,16 +36,16 @@ import {
 
 const { listRecentSends } = proxyLocalActivities<Activities>({
   startToCloseTimeout: '20s',
-  // Otherwise the workflow task lasts as long as the first retries, and answers nobody meanwhile.
+  // A longer retry would block the workflow task, which could not answer asks meanwhile.
   localRetryThreshold: '1s',
   retry: { initialInterval: '5s', maximumInterval: '5m' },
 });
 
 /**
- * The budget of one project: the only place that decides who may send. It never completes, and continues as new with its
- * state. {@link BudgetLoop} has the steps. A cancel does not reach it: follow-ups depend on it.
+ * The budget of one project, which alone decides who may send. It never completes: it continues as new with its state,
+ * and refuses to be cancelled, because follow-ups depend on it. {@link BudgetLoop} has the steps.
  *
- * @param carried the state of the run before; only continue-as-new may give it
+ * @param carried state of the previous run, which only continue-as-new may pass
  * @throws ApplicationFailure `InvalidInput`
  */
 export async function projectBudget(input: ProjectBudgetInput, carried?: BudgetState): Promise<never> {
@@ -54,7 +54,7 @@ export async function projectBudget(input: ProjectBudgetInput, carried?: BudgetS
   const ownId = projectBudgetWorkflowId(projectId);
   if (workflowId !== ownId)
     throw invalidInput([{ field: 'workflowId', message: `must be ${ownId} (given ${workflowId})` }]);
-  // Anyone can start a budget with a state of their own, so only a run that went before may hand one over.
+  // Anyone can start a budget with made-up state, so only the state of a previous run is accepted.
   const state = isContinued() ? carried : undefined;
   const budget = new Budget(state ?? newState(settings, startTime.getTime()));
   let isAskedToCancel = false;
@@ -72,7 +72,6 @@ export async function projectBudget(input: ProjectBudgetInput, carried?: BudgetS
   return continueAsNew<typeof projectBudget>({ projectId, settings }, budget.state);
 }
 
-/** Handlers only change the state: see {@link BudgetLoop}. */
 function listen(projectId: string, loop: BudgetLoop): void {
   const { budget } = loop;
   const status = (nowMs: number, about?: string): BudgetStatus => budgetStatus(projectId, budget, nowMs, { about });
@@ -110,7 +109,7 @@ function createPort(projectId: string, budget: Budget, isAskedToCancel: () => bo
     send,
     listRecentSends: (query) =>
       listRecentSends.executeWithOptions({ summary: 'list what was sent before' }, [{ projectId, ...query }]),
-    // The marker makes replays give the same answer as the first time. It names the run, because a later reset keeps it.
+    // The marker makes replays return the original answer. It names the run, because a later reset keeps the marker.
     wasResetSince: (runId) => workflowInfo().runId !== runId && patched(`counts-after-${runId}`),
     isLong: isNextRunDue,
     isTooLong: () => workflowInfo().continueAsNewSuggested,
@@ -134,7 +133,7 @@ async function send({ workflowId, answer }: Message): Promise<boolean> {
     else await followUp.signal(wakeSignal);
     return true;
   } catch (error) {
-    // Any other failure says nothing about the follow-up.
+    // No other failure shows that the follow-up has ended.
     return !(error instanceof Error && error.message.includes('not found'));
   }
 }

@@ -9,11 +9,11 @@ import * as protocol from '../contract/protocol.js';
 import * as validation from '../contract/validation.js';
 
 /**
- * Evaluated once per workflow thread, before any workflow, with everything that it imports. All workflows of the thread
- * share the result. Otherwise each workflow would evaluate zod and the schemas again, which takes 1 MiB and 18 ms of CPU.
+ * Evaluates these modules and their imports once per workflow thread, before any workflow runs. Otherwise each workflow
+ * would evaluate zod and the schemas again, which takes 1 MiB and 18 ms of CPU.
  *
- * Whatever is shared must be the same for every workflow: no state, no clock and no randomness at the top of a module.
- * The SDK freezes everything that the modules export.
+ * The shared modules must be the same for every workflow: no state, clock or randomness at the top level. The SDK
+ * freezes everything that they export.
  */
 for (const shared of [batchProtocol, budget, contract, durations, followUp, followUpInput, protocol, validation]) {
   for (const value of Object.values(shared) as unknown[]) {
@@ -22,10 +22,10 @@ for (const shared of [batchProtocol, budget, contract, durations, followUp, foll
 }
 
 /**
- * Prepares a schema for being frozen. zod binds a schema's methods and derives parts of it at their first use, and stores
- * them in the schema. On a deeply frozen schema that would throw in the middle of a workflow. So this binds the methods
- * now and freezes the schema itself, because the SDK does not look inside an object that is already frozen. Inside, zod
- * can still cache what it derives from the schema alone.
+ * Prepares a schema for the SDK's deep freeze. zod binds a schema's methods and derives some of its parts on first use,
+ * and stores them in the schema, which would throw on a frozen one in the middle of a workflow. This function binds the
+ * methods and freezes only the schema itself: the SDK skips objects that are already frozen, so zod can still store
+ * what it derives inside.
  */
 function settle(schema: z.ZodType): void {
   for (let type: object | null = schema; type !== null && type !== Object.prototype; type = prototypeOf(type)) {

@@ -1,15 +1,15 @@
 import { makeContinueAsNewFunc, type Workflow, workflowInfo } from '@temporalio/workflow';
 
 /**
- * Events after which a run continues as new, well before the server suggests it at 4,096. A worker that takes a workflow
- * over first replays its whole run. For a budget of 4,300 events with 160 waiters that took 5 to 7 s on two busy cores
- * (`npm run chaos -- --only restart`), and in that time it answered nobody.
+ * Events after which a run continues as new, well below the 4,096 at which the server suggests it. A worker that takes
+ * over a workflow replays the whole run first: for a budget with 4,300 events and 160 waiters, that took 5 to 7 s on
+ * two busy cores (`npm run chaos -- --only restart`), during which the budget did not answer.
  */
 const MOST_EVENTS_A_RUN = 1_000;
 
 /**
- * Whether a run should continue as new: because it is long, or because new runs belong on another version of the worker.
- * For workflows that others wait for.
+ * Whether a run should continue as new, because it is long or because new runs belong on another worker version. For
+ * workflows that others wait for.
  */
 export function isNextRunDue(): boolean {
   const { continueAsNewSuggested, historyLength, targetWorkerDeploymentVersionChanged } = workflowInfo();
@@ -17,14 +17,14 @@ export function isNextRunDue(): boolean {
 }
 
 /**
- * Continues as new. With worker versions, the next run begins on the version that new workflows get, and stays there;
- * otherwise, it would keep the version of this run.
+ * Continues as new. With worker versioning, the next run starts on the version for new workflows instead of this run's
+ * version.
  */
 export function continueAsNew<W extends Workflow>(...args: Parameters<W>): Promise<never> {
   return makeContinueAsNewFunc<W>({ initialVersioningBehavior: 'AUTO_UPGRADE' })(...args);
 }
 
-/** Whether this run continues another one, so that its second argument is the state of that run. */
+/** Whether this run continues another, so that its second argument is that run's state. */
 export function isContinued(): boolean {
   return workflowInfo().continuedFromExecutionRunId !== undefined;
 }
