@@ -10,33 +10,31 @@ import type { Batch, BatchState } from './batch.js';
 import { describeBatch } from './details.js';
 import { Flow, type FlowPort } from './flow.js';
 
-/** What a batch needs of Temporal. */
 export interface BatchPort extends FlowPort {
-  /** Whether an update is being answered. */
+  /** Whether an update still runs. */
   isAnswering(): boolean;
   isNextRunDue(): boolean;
   continueAsNew(state: BatchState): Promise<never>;
   /**
    * Starts a part.
    *
-   * @returns what resolves at its end; `used` if its workflow id was used before (with `again`: is in use)
+   * @returns its end; `used` if its workflow id was used before (with `again`: is in use)
    */
   startPart(input: PartInput): Promise<{ ended: Promise<unknown> } | 'used'>;
-  /** Signals an order. Returns `false` if the part does not run. */
+  /** Returns `false` if the part does not run. */
   tellPart(workflowId: string, order: PartOrder): Promise<boolean>;
   findPart(workflowId: string): Promise<FoundPart>;
   show(details: string, hold: BatchHold | undefined): void;
 }
 
 /**
- * A part that has reported nothing for this long is signalled, to see whether it still runs. Temporal does not report the
- * end of a child to a parent that was closed at that time and is reset later.
+ * A part that has not reported for this long is signalled, to check that it runs. Temporal does not report a child's
+ * end to a parent that was closed at that time and is reset later.
  */
 const WATCH_EVERY_MS = 60 * 60_000;
-/** Most items with errors in the current details. */
 const SHOWN_ERRORS = 10;
 
-/** Runs a batch: starts its parts, sends them orders, hears their reports, and starts a part again that was cut off. */
+/** Runs a batch: starts its parts, sends them orders, receives their reports, and restarts parts that were cut off. */
 export class BatchFlow extends Flow {
   readonly #lookedUp = new Set<number>();
   #watchAtMs = 0;
@@ -48,15 +46,17 @@ export class BatchFlow extends Flow {
     super();
   }
 
-  /** Applies an update, or a cancel. A cancel is never thrown: the parts end what is open, and every item gets its outcome. */
+  /**
+   * Applies an update or a cancel. A cancel is never thrown: the parts end open items, and every item gets an outcome.
+   */
   change<T>(what: () => T): T {
     this.wake();
     return what();
   }
 
   /**
-   * Adds items. It is answered once their parts have started. So callers hand over a list no faster than that, and the
-   * run can continue as new before the next piece.
+   * Adds items, and returns when their parts have started. Callers then send a list no faster than that, and the run
+   * can continue as new before the next piece.
    */
   async add(items: readonly unknown[], offset: number | undefined, updateId: string): Promise<number> {
     const total = this.change(() => this.batch.add(items, offset, updateId));
@@ -76,7 +76,7 @@ export class BatchFlow extends Flow {
     } else if (batch.take(report, nowMs)) this.wake();
   }
 
-  /** Runs until every item has an outcome and no more can come. */
+  /** Runs until every item has an outcome and no more can be added. */
   async run(): Promise<FollowUpBatchResult> {
     const { batch, port } = this;
     for (;;) {
@@ -88,7 +88,7 @@ export class BatchFlow extends Flow {
       this.#show(nowMs);
       const next = batch.nextPart(nowMs);
       if (next) {
-        // One after another: each start carries items, and the workflow tasks must stay small.
+        // One at a time: each start carries items, and workflow tasks must stay small.
         await this.#startPart(next);
         batch.noteStarted();
         continue;
@@ -110,9 +110,9 @@ export class BatchFlow extends Flow {
   async #startPart(input: PartInput): Promise<void> {
     const { part } = input;
     const started = await this.port.startPart(input);
-    // It was started before, as happens after a reset. It reports all that it knows, or is started again.
+    // It was started before, as after a reset. It reports everything that it knows, or is restarted.
     if (started === 'used') this.#tell(part, this.batch.askForAll(part, this.port.nowMs()));
-    // Its last report comes before its end. If that report is missing, it was cut off.
+    // A part sends its last report before it ends. Without that report, it was cut off.
     else void started.ended.then(() => this.during(() => this.#lookUp(part)));
   }
 
@@ -122,14 +122,17 @@ export class BatchFlow extends Flow {
     });
   }
 
-  /** Starts a part again that no longer runs, although not all its items have ended. The part asks what they did. */
+  /**
+   * Restarts a part that no longer runs although some of its items have not ended. The part asks Temporal for their
+   * outcomes.
+   */
   async #lookUp(part: number): Promise<void> {
     const { batch, port } = this;
     if (this.#lookedUp.has(part) || !batch.running().some(([running]) => running === part)) return;
     this.#lookedUp.add(part);
     const { isOpen, items } = await port.findPart(batch.idOf(part));
     this.#lookedUp.delete(part);
-    // Another run of it is open, as after a reset of the part.
+    // Another of its runs is open, as after a reset of the part.
     if (isOpen) return this.#tell(part, batch.askForAll(part, port.nowMs()));
     const again = batch.startAgain(part, items, port.nowMs());
     if (again) await this.#startPart(again);
@@ -140,7 +143,7 @@ export class BatchFlow extends Flow {
     if (running.length === 0) return;
     if (nowMs >= this.#watchAtMs) {
       this.#watchAtMs = nowMs + WATCH_EVERY_MS;
-      // The numbers of reports and of orders are at least their times.
+      // Numbers of reports and orders are at least their times.
       for (const [part, { reports, since, order }] of running) {
         if (Math.max(reports, since) + WATCH_EVERY_MS <= nowMs) this.#tell(part, order);
       }

@@ -23,31 +23,30 @@ import { addCounts, countsOf, endedOf, hasOutcome, newItem } from './outcome.js'
 import { hashOfItems, jsonBytes, MAX_PARTS, partSizes } from './pack.js';
 import { divide } from './shares.js';
 
-/** Number of updates whose answers are remembered. The server may apply an update again on the next run (temporal#6375). */
+/** Updates whose answers are remembered. The server may repeat an update on the next run (temporal#6375). */
 const REMEMBERED_UPDATES = 50;
-/** How often a part is started again after it was cut off. */
+/** How often a part that was cut off is restarted. */
 const MOST_RESTARTS = 3;
 
 interface PartRecord {
   /** Index of its first item. */
   first: number;
   size: number;
-  /** `hashOfItems` of its items. */
+  /** See `hashOfItems`. */
   hash: string;
   order: PartOrder;
-  /** Number of the latest order that was sent to it. */
+  /** Number of the latest order sent. */
   sent: number;
   /** Most follow-ups that it may have open, as far as the batch knows. */
   granted: number;
   open: number;
   counts: BatchCounts;
   reports: number;
-  /** Number of the first order whose reports count. Earlier ones went to a run of the batch that was reset. */
+  /** Number of the first order whose reports count. Earlier orders came from a run of the batch before a reset. */
   since: number;
   restarts: number;
 }
 
-/** What a batch is started with. */
 export interface BatchStart {
   batchId: string;
   maxOpen: number;
@@ -58,35 +57,33 @@ export interface BatchStart {
   startedAtMs: number;
 }
 
-/** Everything that a batch carries through continue-as-new. Plain JSON. */
+/** State that continue-as-new carries: plain JSON. */
 export interface BatchState extends BatchStart {
   cancelled: boolean;
   hold?: BatchHold;
-  /** Failures before the latest `continueBatch`. */
   forgivenFailures: number;
   firstEndedAtMs?: number;
   lastEndedAtMs?: number;
   total: number;
   parts: PartRecord[];
-  /** The first {@link MAX_RESULT_ITEMS} items. The parts know the others. */
+  /** The first {@link MAX_RESULT_ITEMS} items. The parts hold the others. */
   kept: BatchItem[];
-  /** Ids of the latest `addItems` updates, with their answers. */
+  /** The latest `addItems` updates, with their answers. */
   updates: [id: string, total: number][];
 }
 
 /**
- * A whole batch: accepts items, divides them into parts, says how many each part may have open, holds, and collects the
- * reports of the parts. Knows neither Temporal nor a clock.
+ * The rules of a batch: accepts items, divides them into parts, decides how many each part may have open, holds the
+ * batch, and collects the parts' reports. Knows neither Temporal nor a clock.
  */
 export class Batch {
   readonly state: BatchState;
   readonly #templateBytes: number;
-  /** The items of parts that are not started yet. Not carried into the next run. */
+  /** Items of parts that have not started. Not carried into the next run. */
   readonly #backlog: unknown[][] = [];
-  /** Whether the last part has not started yet. */
+  /** Whether the latest part is still starting. */
   #isStarting = false;
 
-  /** @param mostPartItems most items of a part */
   constructor(
     state: BatchState,
     private readonly mostPartItems?: number,
@@ -102,17 +99,16 @@ export class Batch {
     return batch;
   }
 
-  /** Whether all items so far are in parts that have started. */
+  /** Whether all items so far belong to parts that have started. */
   get isHandedOut(): boolean {
     return this.#backlog.length === 0 && !this.#isStarting;
   }
 
-  /** Workflow ids of the parts that have started. */
   partIds(): string[] {
     return this.#started().map((_, part) => this.idOf(part));
   }
 
-  /** The parts with items that have not ended. */
+  /** The parts that have not ended. */
   running(): [part: number, record: PartRecord][] {
     return [...this.state.parts.entries()].filter(([, record]) => remainingOf(record) > 0);
   }
@@ -121,7 +117,7 @@ export class Batch {
     return this.state.sealed && this.isHandedOut && this.running().length === 0;
   }
 
-  /** Why the update `addItems` cannot be accepted, or `undefined`. */
+  /** Why `addItems` is refused, if it is. */
   issueWith(items: unknown, offset: unknown, updateId: string): InputIssue | undefined {
     const { total, sealed, parts } = this.state;
     const issue = (message: string, field = 'items'): InputIssue => ({ field, message });
@@ -144,10 +140,7 @@ export class Batch {
     return undefined;
   }
 
-  /**
-   * Adds a piece and returns the new total. Items that are already there, by `offset` or by the update's id, are not
-   * added again.
-   */
+  /** Adds a piece and returns the new total. Skips items that it already has, by `offset` or by the update's id. */
   add(items: readonly unknown[], offset: number | undefined, updateId: string): number {
     const { updates } = this.state;
     const known = this.#totalAfter(updateId);
@@ -163,18 +156,17 @@ export class Batch {
     return this.state.total;
   }
 
-  /** Accepts no more items. Those that are not in a part yet go to parts that end them at once. */
+  /** Accepts no more items. Items without a part still go to parts, which end them at once. */
   cancel(): void {
     this.state.cancelled = this.state.sealed = true;
     delete this.state.hold;
   }
 
-  /** Whether {@link proceed} would change anything. */
   get canProceed(): boolean {
     return !this.state.cancelled && (this.state.hold !== undefined || this.state.canary !== undefined);
   }
 
-  /** Ends a hold, or the canary before its end. A hold for failures leaves the canary as it is. Returns the hold. */
+  /** Ends a hold, or the canary early, and returns the hold. A hold for failures leaves the canary unchanged. */
   proceed(): BatchHold | null {
     const hold = this.state.hold ?? null;
     delete this.state.hold;
@@ -183,7 +175,6 @@ export class Batch {
     return hold;
   }
 
-  /** The next part to start; `undefined` if there is none. */
   nextPart(nowMs: number): PartInput | undefined {
     const { batchId, parts, template } = this.state;
     const items = this.#backlog.shift();
@@ -211,14 +202,14 @@ export class Batch {
     return { batchId, part, hash, first, template, items, order: record.order };
   }
 
-  /** The part of {@link nextPart} has started. */
+  /** Records that the part of {@link nextPart} has started. */
   noteStarted(): void {
     this.#isStarting = false;
   }
 
   /**
-   * Holds the batch if it is time, and divides `maxOpen` among the parts again. Returns the orders that the parts do not
-   * know yet, and marks them as sent.
+   * Holds the batch if necessary, and divides `maxOpen` among the parts again. Returns the orders that are new to the
+   * parts, and records them as sent.
    */
   ordersToSend(nowMs: number): { part: number; order: PartOrder }[] {
     this.#brake(nowMs);
@@ -231,8 +222,8 @@ export class Batch {
   }
 
   /**
-   * Applies a part's report. Returns whether it said anything new. A part that was reset after its end continues, and its
-   * latest report counts.
+   * Applies a part's report. Returns whether it was new. A part that was reset after its end continues, and its latest
+   * report counts.
    */
   take(report: PartReport, nowMs: number): boolean {
     const { number, hash, order, open, counts, ended } = report;
@@ -240,7 +231,7 @@ export class Batch {
     if (part?.hash !== hash || number <= part.reports || order < part.since) return false;
     if (endedOf(counts) > endedOf(part.counts)) this.#noteEnded(nowMs);
     delete part.order.tellAll;
-    // After a reset, the part may follow an order that this run does not know, or an older one than it was sent.
+    // After a reset, the part may follow an order that this run does not know, or one older than the last sent.
     if (order > part.order.number) part.order = nextOrder(part.order, order + 1);
     else if (order < part.sent) part.sent = 0;
     Object.assign(part, { reports: number, open, counts });
@@ -252,8 +243,8 @@ export class Batch {
   }
 
   /**
-   * Whether a report comes from a part that this batch does not have: from an earlier batch with the same id, or from
-   * before a reset after which the batch got other items.
+   * Whether a report comes from a part that is not of this batch: from an earlier batch with the same id, or from
+   * before a reset that led to other items.
    */
   isStrange({ part, hash }: PartReport): boolean {
     const { parts, sealed } = this.state;
@@ -261,14 +252,13 @@ export class Batch {
     return record ? record.hash !== hash : sealed && this.#backlog.length === 0;
   }
 
-  /** Workflow id of a part. */
   idOf(part: number): string {
     return partWorkflowId({ batchId: this.state.batchId, part, hash: this.#part(part).hash });
   }
 
   /**
-   * The input that starts a part again that no longer runs. If its items are lost, or after the last restart, the items
-   * that have not ended get an error, and it returns `undefined`.
+   * The input for restarting a part. If its items are lost, or after the last restart, items without an outcome get an
+   * error, and it returns `undefined`.
    */
   startAgain(index: number, found: PartItems | undefined, nowMs: number): PartInput | undefined {
     const part = this.#part(index);
@@ -290,11 +280,11 @@ export class Batch {
     return undefined;
   }
 
-  /** An order to a running part to report everything again, after the batch lost what the part had reported. */
+  /** An order to report everything again, after the batch lost what the part had reported. */
   askForAll(index: number, nowMs: number): PartOrder {
     const part = this.#part(index);
     orderAnew(part, nowMs);
-    // Until it reports, each order says so: a later one may arrive first.
+    // Every order until its report repeats this, because a later one may arrive first.
     part.order.tellAll = true;
     return part.order;
   }
@@ -331,7 +321,7 @@ export class Batch {
     const started = this.#started();
     const part = started.findIndex(({ first, size }) => next >= first && next < first + size);
     const record = started[part];
-    // Not in a part yet; the caller can ask again a little later.
+    // Not in a part yet; the caller can retry a little later.
     if (!record) return page;
     const count = record.first + record.size - next;
     return { ...page, elsewhere: { workflowId: this.idOf(part), count } };
@@ -361,7 +351,7 @@ export class Batch {
     this.#backlog.push(...this.#pack(items));
   }
 
-  /** Each piece is divided on its own: after a reset, the same pieces make the same parts. */
+  /** Divides each piece separately: after a reset, the same pieces make the same parts. */
   #pack(items: readonly unknown[]): unknown[][] {
     let from = 0;
     return partSizes(items.map(jsonBytes), this.#templateBytes, this.mostPartItems).map((size) =>
@@ -376,7 +366,7 @@ export class Batch {
     if (state.hold || cancelled || this.hasEnded) return;
     const hold = (name: BatchHold['name'], reason: string) => (state.hold = { name, reason, at: iso(nowMs) });
     const failures = failuresOf(this.#counts()) - state.forgivenFailures;
-    // In hundredths, so that 29 % of 100 is 29.
+    // Computed in hundredths, so that 29 % of 100 is 29.
     const allowed = typeof maxFailures === 'string' ? parseFloat(maxFailures) * total : maxFailures * 100;
     if (failures * 100 > allowed) {
       hold('max-failures', `${failures} of ${total} items failed (${maxFailures} may)`);
@@ -427,7 +417,7 @@ function remainingOf({ size, counts }: PartRecord): number {
   return size - endedOf(counts);
 }
 
-/** Items that failed, apart from those that a person or the batch cancelled. */
+/** Failed items, without those that a person or the batch cancelled. */
 function failuresOf({ failed, errors, errorsByType }: BatchCounts): number {
   return failed + errors - (errorsByType.Cancelled ?? 0);
 }
@@ -436,7 +426,7 @@ function nextOrder(order: PartOrder, nowMs: number): PartOrder {
   return { ...order, number: Math.max(order.number + 1, nowMs) };
 }
 
-/** A new order for a part that starts again or has to report everything again: only reports on it, or on later ones, count. */
+/** A new order for a part that restarts or reports everything again: only reports on it or later orders count. */
 function orderAnew(part: PartRecord, nowMs: number): PartOrder {
   part.order = nextOrder(part.order, nowMs);
   part.sent = part.since = part.order.number;

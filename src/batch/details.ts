@@ -4,7 +4,7 @@ import { markdownAsOf, markdownCode as code, markdownInstant } from '../contract
 import { endedOf } from './outcome.js';
 import type { Part } from './part.js';
 
-/** A batch as the Temporal UI shows it, in Markdown. Uses lists because the UI renders tables without spacing. */
+/** Describes a batch in Markdown. Uses lists because the Temporal UI renders tables without spacing. */
 export function describeBatch(status: BatchStatus, errors: readonly BatchItem[], nowMs: number): string {
   const { total, waitingToStart, open, completed, archived, failed, unknown, errorsByType, hold } = status;
   const ended = total - waitingToStart - open;
@@ -31,7 +31,7 @@ export function describeBatch(status: BatchStatus, errors: readonly BatchItem[],
   return lines.join('\n');
 }
 
-/** A part as the Temporal UI shows it. */
+/** Describes a part in Markdown. */
 export function describePart(part: Part, { first, items, batchId }: PartInput, nowMs: number): string {
   const ended = endedOf(part.counts());
   return [
@@ -56,7 +56,7 @@ function nextStep(status: BatchStatus): string {
   if (status.hold) return `\`follow-up batch continue ${batchId}\` or \`follow-up batch cancel ${batchId}\``;
   if (!status.ended) {
     const look = `What it waits for: \`follow-up batch status ${batchId}\``;
-    // While a list is being handed over, items always wait or are open.
+    // While a list is still being added, some items wait or are open.
     return sealed || status.open + status.waitingToStart > 0
       ? `nothing. ${look}`
       : `if nobody adds more items: the same \`follow-up batch run\` again, or \`follow-up batch cancel ${batchId}\``;

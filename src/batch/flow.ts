@@ -1,16 +1,13 @@
-/** What the flows of a batch and of a part need of Temporal. */
 export interface FlowPort {
   nowMs(): number;
   condition(isOver: () => boolean): Promise<unknown>;
-  /** Calls {@link Flow.wake} at that time, or a little later. */
+  /** Calls {@link Flow.wake} at that time or shortly after. */
   wakeAt(atMs: number): void;
 }
 
-/** What the flows of a batch and of a part share: something happens, which wakes the main loop, and calls are under way. */
+/** Base of the flows of batches and parts: events wake the main loop, and calls may be in progress. */
 export class Flow {
-  /** Whether something has happened since the last step. */
   protected isWoken = true;
-  /** Calls under way. */
   protected underWay = 0;
 
   wake(): void {

@@ -3,13 +3,13 @@ import type { ItemOutcome } from '../contract/batch-result.js';
 import { MAX_KEYWORD_LENGTH } from '../contract/names.js';
 import { utf8Length } from '../contract/text.js';
 
-/** Longest message of an error in a batch, in bytes of UTF-8. The follow-up's own failure has the full text. */
+/** Longest error message in a batch, in bytes of UTF-8. The follow-up's own failure has the full text. */
 const MAX_MESSAGE_BYTES = 200;
 
 /**
- * An item of a batch before its follow-up starts. Ids that are not valid are empty, and so is the workflow id then.
+ * An item before its follow-up starts. Invalid ids, and the workflow id with them, are empty.
  *
- * @param input of its follow-up, not checked
+ * @param input of its follow-up, unchecked
  */
 export function newItem(batchId: string, index: number, input: unknown): BatchItem {
   const given = (typeof input === 'object' ? (input ?? {}) : {}) as Record<string, unknown>;
@@ -24,7 +24,7 @@ export function hasOutcome({ status, error }: ItemOutcome): boolean {
   return status !== undefined || error !== undefined;
 }
 
-/** The counts of one item with that outcome. */
+/** The counts for one item. */
 export function countsOf({ status, error }: ItemOutcome): BatchCounts {
   return {
     completed: 0,
@@ -48,12 +48,11 @@ export function addCounts(all: readonly BatchCounts[]): BatchCounts {
   return sum;
 }
 
-/** Number of items that have ended. */
 export function endedOf({ completed, archived, failed, errors }: BatchCounts): number {
   return completed + archived + failed + errors;
 }
 
-/** An outcome that is small enough for a batch to keep hundreds of them. */
+/** An outcome short enough for a batch to keep hundreds. */
 export function trimOutcome({ status, prLink, error }: ItemOutcome): ItemOutcome {
   const isShort = prLink === null || (prLink !== undefined && utf8Length(prLink) <= MAX_KEYWORD_LENGTH);
   return {

@@ -4,27 +4,22 @@ import type { FollowUpInput, InputIssue } from '../contract/index.js';
 import { hash64, utf8Length } from '../contract/text.js';
 
 /**
- * Most items of one part. Each costs about 10 events: a part of 500 stays below the 10,240 events of which the server
+ * Most items in a part. Each costs about 10 events, so that a part stays below the 10,240 events at which the server
  * warns, and never has to continue as new.
  */
 export const MAX_PART_ITEMS = 500;
-/** Most parts of a batch. The server accepts at most 2,000 children of one workflow. */
+/** The server accepts at most 2,000 children of a workflow. */
 export const MAX_PARTS = 800;
-/**
- * Most bytes of JSON that a part holds. The server warns of payloads above 512 KiB; the difference is for the other
- * fields.
- */
+/** Most bytes of JSON in a part. The server warns of payloads above 512 KiB; the rest is for other fields. */
 const MAX_PART_BYTES = 448 * 1_024;
 /**
- * Most bytes of the inputs of a part's follow-ups, each with the whole template. A part may start all of them in one
- * workflow task, and the server takes 4 MiB.
+ * Most bytes in the inputs of a part's follow-ups, each with the whole template. A part may start all of them in one
+ * workflow task, which can hold 4 MiB.
  */
 const MAX_START_BYTES = 2 * 1_024 * 1_024;
-/** Most bytes of the templates of all parts. A batch with a list of jobs starts its parts in one run. */
+/** Most bytes in the templates of all parts. A batch with a list of jobs starts its parts in one run. */
 const MAX_TEMPLATES_BYTES = 16 * 1_024 * 1_024;
-/**
- * Bytes that an item may need besides its input: two ids, a link of 255 bytes, a message of 200 bytes, and field names.
- */
+/** Bytes of an item besides its input: two ids, a link of 255 bytes, a message of 200 bytes, and field names. */
 const ITEM_RESERVE_BYTES = 800;
 
 export function jsonBytes(value: unknown): number {
@@ -33,7 +28,7 @@ export function jsonBytes(value: unknown): number {
   return typeof text === 'string' ? utf8Length(text) : 0;
 }
 
-/** The sizes of the parts that the items are divided into, from the sizes of the items in bytes. */
+/** Divides items into parts by their sizes in bytes. Returns the number of items in each part. */
 export function partSizes(sizes: readonly number[], templateBytes: number, mostItems = MAX_PART_ITEMS): number[] {
   const parts: number[] = [];
   let [bytes, startBytes] = [Infinity, Infinity];
@@ -52,10 +47,10 @@ export function partSizes(sizes: readonly number[], templateBytes: number, mostI
 }
 
 /**
- * The issue with a batch that would have more, or larger, parts than one workflow can start; `undefined` if it would not.
+ * The issue with a batch whose parts are too many or too large to start from one workflow, if there is one.
  *
  * @param template of its parts
- * @param pieces its items as they are handed over: each piece is divided on its own
+ * @param pieces the items as they are added: each piece is divided separately
  */
 export function tooManyParts(
   input: UncheckedBatchInput,
@@ -69,18 +64,17 @@ export function tooManyParts(
   return { field: 'items' in input ? 'items' : 'jobIds', message };
 }
 
-/** Identifies a list of items. */
 export function hashOfItems({ template, items }: { template: Record<string, unknown>; items: unknown[] }): string {
   return hash64(JSON.stringify([template, items]));
 }
 
-/** Identifies an item with all its fields, in any order. */
+/** Covers all fields of an item, in any order. */
 export function hashOfItem(item: unknown): string {
   const fields = Object.entries(item ?? {}).sort(([one], [other]) => (one < other ? -1 : 1));
   return hash64(JSON.stringify(fields));
 }
 
-/** What the follow-up with this input is known by. */
+/** Identifies the follow-up with this input. */
 export function expectationOf(input: unknown): ExpectedItem {
   return { hash: hashOfItem(input), mayAssume: (input as FollowUpInput).onUnknownDelivery === 'assumeSent' };
 }

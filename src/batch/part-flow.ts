@@ -6,66 +6,64 @@ import { Flow, type FlowPort } from './flow.js';
 import { expectationOf, hashOfItem } from './pack.js';
 import { type ItemStart, Part } from './part.js';
 
-/** What a part needs of Temporal. */
 export interface PartPort extends FlowPort {
   /**
-   * Runs the follow-up of an item to its end.
+   * Runs an item's follow-up.
    *
    * @returns its outcome; `used` if its workflow id was used before
    */
   runFollowUp(start: ItemStart & { hash: string }): Promise<ItemOutcome | 'used'>;
-  /** Cancels a follow-up, if it runs. */
   cancelFollowUp(workflowId: string): Promise<unknown>;
-  /** How follow-ups stand, in the order of the items. */
+  /** The outcomes of follow-ups, in the order of the items. */
   findItems(input: FindItemsInput): Promise<FoundItem[]>;
-  /** Reports to the batch. Returns `false` if no workflow with its id runs. */
+  /** Returns `false` if no workflow with the batch's id runs. */
   tellBatch(report: PartReport): Promise<boolean>;
   show(details: string): void;
 }
 
-/** Time between two reports of one of the first parts. Later parts report less often, so that many don't flood a batch. */
+/** Interval of reports of the first parts. Later parts report less often, so that many don't flood a batch. */
 const REPORT_EVERY_MS = 1_000;
 const PARTS_AT_FULL_PACE = 10;
 
 /**
- * How often a part asks Temporal about its open follow-ups. Temporal reports their ends, but not to a part that was
- * started again, or that was closed at that time and is reset later.
+ * Interval at which a part asks Temporal about its open follow-ups. Temporal reports their ends, but not to a part that
+ * was restarted, or that was closed at that time and is reset later.
  */
 const FIRST_LOOK_MS = 2_000;
 const LAST_LOOK_MS = 30 * 60_000;
-/** The same while Temporal reports the ends of all of them, as far as the part knows. */
+/** The same interval while Temporal reports all ends, as far as the part knows. */
 const RARE_LOOK_MS = 6 * 60 * 60_000;
-/** Items of one call of `findItems`. */
+/** Items in a call of `findItems`. */
 const ASKED_AT_ONCE = 100;
 
 const GONE: Readonly<ItemOutcome> = {
   error: { type: 'Terminated', message: 'Temporal no longer keeps the follow-up', delivered: 'unknown' },
 };
 
-/** Runs the items of a part as its batch orders, and reports how they ended. */
+/** Runs the items of a part by its batch's orders, and reports their outcomes. */
 export class PartFlow extends Flow {
   readonly #part: Part;
   #isReporting = false;
   #reportedAtMs = -Infinity;
   #hasNews = true;
   /**
-   * Whether its batch has just taken a report. Follow-ups start only then: a part that is reset after its batch has ended
-   * repeats its past, and would start what the batch has given up.
+   * Whether its batch has just accepted a report. Only then do follow-ups start: a part that is reset after its batch
+   * has ended repeats its past, and would start items that the batch has given up.
    */
   #isWanted = false;
   /** Whether its batch no longer exists. */
   #isOrphan = false;
-  /** Whether it starts nothing more, for good. */
+  /** Whether it never starts anything again. */
   #hasStopped = false;
   #isCancelled = false;
   #isAskedToCancel = false;
-  /** Items whose ends Temporal reports to this run. */
+  /** Items whose end Temporal reports to this run. */
   readonly #heard = new Set<number>();
-  /** Items that Temporal may not know, with the outcome that counts if it does not know them at the next look. */
+  /** Items that Temporal may not know, with the outcome to use if the next check does not find them. */
   readonly #doubts = new Map<number, ItemOutcome>();
   #isLooking = false;
   #lookAtMs = Infinity;
-  /** Time between the next look and the one after it, while a look may tell what nothing else will. */
+  /** Interval of checks while a check may find what is not reported otherwise. */
   #lookEveryMs = FIRST_LOOK_MS;
 
   constructor(
@@ -83,26 +81,24 @@ export class PartFlow extends Flow {
     this.#note();
   }
 
-  /** A part ends only with an outcome for each item, and its batch decides. After a cancel it continues, and says why. */
+  /** A part ends only with an outcome for each item, and its batch decides. It continues, and shows why. */
   refuseCancel(): void {
     this.#isAskedToCancel = true;
     this.wake();
   }
 
-  /** Answers the query `batchItems`. */
   page({ offset, limit }: { offset: number; limit: number }): BatchItemsPage {
     const { first, items } = this.input;
     const position = offset - first;
     return { total: first + items.length, offset, items: this.#part.items.slice(position, position + limit) };
   }
 
-  /** Runs until every item has ended and the batch knows it. */
   async run(): Promise<BatchCounts> {
     const part = this.#part;
     const { again, items } = this.input;
     if (again !== undefined) {
       const gone = await this.#ask(part.positions('waiting'));
-      // Temporal has forgotten some, and nobody knows which: none of the others is started a second time.
+      // Temporal has forgotten some, but not which, so none of the others starts a second time.
       if (items.length - gone.length < again) for (const position of gone) this.#end(position, GONE);
     }
     for (;;) {
@@ -141,11 +137,11 @@ export class PartFlow extends Flow {
     const outcome = await this.port.runFollowUp({ ...start, hash: hashOfItem(start.input) });
     this.#heard.delete(position);
     if (outcome === 'used') {
-      // It was started before, as happens after a reset.
+      // It was started before, as after a reset.
       const message = `${workflowId} was used before, and Temporal no longer keeps it`;
       this.#doubts.set(position, { error: { type: 'NotStarted', message, delivered: 'unknown' } });
     } else if (outcome.error?.type === 'Terminated' || outcome.error?.type === 'Other') {
-      // Temporal may know more of a run that was cut off, and it may run again.
+      // Temporal may know more about a run that was cut off, and it may run again.
       this.#doubts.set(position, outcome);
     } else return this.#end(position, outcome);
     this.#lookSoon(0);
@@ -157,7 +153,7 @@ export class PartFlow extends Flow {
     this.#note();
   }
 
-  /** Asks Temporal about items, and ends those that have ended. Returns those that it does not know. */
+  /** Asks Temporal about items, and ends those that have ended. Returns those that Temporal does not know. */
   async #ask(positions: readonly number[]): Promise<number[]> {
     const part = this.#part;
     const { batchId } = this.input;
@@ -184,7 +180,7 @@ export class PartFlow extends Flow {
       this.#lookSoon();
       this.#note();
     }
-    // A request that came before the follow-up had started, or while it was reset, is lost.
+    // A request before the follow-up had started, or during its reset, is lost.
     if (this.#part.order.cancel) this.#cancelFollowUp(position);
   }
 
@@ -206,7 +202,7 @@ export class PartFlow extends Flow {
     }
     const isInDoubt = (position: number) => this.#doubts.has(position) || !this.#heard.has(position);
     const isUrgent = this.#part.order.cancel || this.#part.positions('open').some(isInDoubt);
-    // Those that are not known yet are about to start, or Temporal no longer keeps them.
+    // Unknown items are about to start, or Temporal no longer keeps them.
     if (gone.length > 0) this.#lookEveryMs = FIRST_LOOK_MS;
     this.#lookAtMs = this.port.nowMs() + (isUrgent ? this.#lookEveryMs : RARE_LOOK_MS);
     this.#lookEveryMs = Math.min(2 * this.#lookEveryMs, LAST_LOOK_MS);
@@ -221,7 +217,7 @@ export class PartFlow extends Flow {
     this.during(() => this.port.cancelFollowUp(this.#part.workflowIdOf(position)));
   }
 
-  /** Starts nothing more. What waits is withdrawn, unless Temporal knows that another run or part has started it. */
+  /** Starts nothing more. Withdraws waiting items, unless Temporal knows that another run or part has started them. */
   #stop(message: string): void {
     if (this.#hasStopped) return;
     this.#hasStopped = true;
@@ -233,7 +229,7 @@ export class PartFlow extends Flow {
     });
   }
 
-  /** Reports one at a time, and not too often. The last report goes out at once. */
+  /** Sends one report at a time, at intervals. The last report is immediate. */
   #report(nowMs: number): void {
     const part = this.#part;
     if (this.#isOrphan) this.#hasNews = false;
@@ -248,7 +244,7 @@ export class PartFlow extends Flow {
       this.#isWanted = await this.port.tellBatch(report);
       if (this.#isWanted) part.noteReported(report);
       else {
-        // The batch no longer runs. Nobody could see or stop what would be started from now on.
+        // The batch no longer runs. New items could be neither seen nor stopped.
         this.#isOrphan = true;
         this.#stop('The batch ended before it was started');
       }

@@ -12,26 +12,25 @@ import {
 } from '../contract/index.js';
 import { addCounts, countsOf, hasOutcome, newItem, trimOutcome } from './outcome.js';
 
-/** An item to start. */
 export interface ItemStart {
   position: number;
   workflowId: string;
   input: FollowUpInput;
 }
 
-/** The items of one part: which may start, and how they ended. Knows neither Temporal nor a clock. */
+/** The items of a part: which may start, and how they ended. Knows neither Temporal nor a clock. */
 export class Part {
-  /** All items, with the outcomes of those that have ended. An item's position is its index in this list. */
+  /** All items, with the outcomes of ended ones. An item's position is its index in this list. */
   readonly items: readonly BatchItem[];
   readonly #open = new Set<number>();
   #order: PartOrder;
   #reports = 0;
-  /** Positions of items whose ends are not reported yet. */
+  /** Positions of items whose end is not reported yet. */
   #unreported = new Set<number>();
-  /** Number of the order that asked for everything again. A report on an earlier one went to a batch that forgot it. */
+  /** Number of the order to report everything again. The batch has forgotten reports on earlier orders. */
   #toldSince = 0;
 
-  /** Items that are not valid input of a follow-up end at once, each with its own error. */
+  /** Invalid items end at once, each with its own error. */
   constructor(private readonly input: PartInput) {
     this.#order = input.order;
     this.items = input.items.map((_, position) =>
@@ -56,7 +55,6 @@ export class Part {
     return addCounts(this.items.map(countsOf));
   }
 
-  /** Positions of items that have not ended. */
   positions(state: 'waiting' | 'open'): number[] {
     return this.items.flatMap((item, position) =>
       !hasOutcome(item) && this.#open.has(position) === (state === 'open') ? [position] : [],
@@ -72,9 +70,9 @@ export class Part {
   }
 
   /**
-   * Returns the follow-ups to start now; each counts as open from here on. Of the items whose job is at rest, the
-   * project with the fewest open follow-ups goes first, so that no project's budget lies idle because another's items
-   * come first. Within a project, the order of the list decides.
+   * Returns the follow-ups to start now; each counts as open from now on. Of the items whose job is at rest, the
+   * project with the fewest open follow-ups comes first, so that no project's budget is idle because another's items
+   * come earlier. Within a project, the order of the list applies.
    */
   start(): ItemStart[] {
     const started: ItemStart[] = [];
@@ -82,14 +80,13 @@ export class Part {
       const position = this.#next();
       if (position === undefined) break;
       this.#open.add(position);
-      // Checked when the part was created.
       const input = this.inputOf(position) as FollowUpInput;
       started.push({ position, workflowId: this.workflowIdOf(position), input });
     }
     return started;
   }
 
-  /** Notes that the follow-up of an item runs. Returns whether the item waited until now. */
+  /** Records that an item's follow-up runs. Returns whether the item was waiting. */
   noteOpen(position: number): boolean {
     const item = this.items[position];
     if (!item || hasOutcome(item) || this.#open.has(position)) return false;
@@ -97,7 +94,7 @@ export class Part {
     return true;
   }
 
-  /** Ends an item. Only the first outcome counts. */
+  /** Only the first outcome of an item counts. */
   end(position: number, outcome: ItemOutcome): void {
     const item = this.items[position];
     if (!item || hasOutcome(item)) return;
@@ -106,7 +103,7 @@ export class Part {
     this.#unreported.add(position);
   }
 
-  /** The input of an item's follow-up, not checked. */
+  /** The unchecked input of an item's follow-up. */
   inputOf(position: number): unknown {
     return fillItem(this.input.items[position], this.input.template);
   }
@@ -115,10 +112,10 @@ export class Part {
     return this.items[position]?.workflowId ?? '';
   }
 
-  /** The next report to the batch. Its contents count as reported once {@link noteReported} is called. */
+  /** The next report to the batch. {@link noteReported} marks its contents as reported. */
   report(nowMs: number): PartReport {
     const { part, first, hash } = this.input;
-    // At least the time, so that the batch does not ignore a part that was reset.
+    // At least the time, so that the batch accepts reports from a part that was reset.
     this.#reports = Math.max(this.#reports + 1, nowMs);
     const ended = [...this.#unreported].map((position) => {
       const { status, prLink, error } = this.items[position] ?? {};
@@ -133,7 +130,7 @@ export class Part {
     for (const { index } of ended) this.#unreported.delete(index - this.input.first);
   }
 
-  /** Position of the item to start next. Items of one job keep their order, and a job has at most one open item. */
+  /** Position of the next item to start. Items of a job keep their order, with at most one open. */
   #next(): number | undefined {
     const { until = Infinity } = this.#order;
     const openJobs = new Set<string>();

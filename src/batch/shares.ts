@@ -1,19 +1,17 @@
-/** What a part may have open, for {@link divide}. */
 export interface Claim {
-  /** Follow-ups that it can start or has open. */
+  /** Follow-ups that the part can start or has open. */
   wanted: number;
-  /** Its share by its latest order. */
   share: number;
   /** Most follow-ups that it may have open, as far as the batch knows. */
   granted: number;
 }
 
 /**
- * Divides `maxOpen` evenly among the parts. No part gets more than it wants, and the first parts get the remainder. What
- * a part has to give back counts as granted until its report confirms it, so the shares of all parts together never allow
- * more than `maxOpen`.
+ * Divides `maxOpen` evenly among the parts. No part gets more than it wants, and the first parts get the remainder. A
+ * reduced share counts as granted until the part's report confirms it, so that all shares together never exceed
+ * `maxOpen`.
  *
- * @param planned what parts that do not exist yet will want
+ * @param planned demand of parts that do not exist yet
  * @returns the new share of each claim
  */
 export function divide(claims: readonly Claim[], planned: readonly number[], maxOpen: number): number[] {
@@ -21,7 +19,7 @@ export function divide(claims: readonly Claim[], planned: readonly number[], max
   let free = maxOpen - claims.reduce((sum, { granted }) => sum + granted, 0);
   return claims.map(({ wanted, share, granted }, index) => {
     const target = targets[index] ?? 0;
-    // A part that gets all it wants needs no order to lower its share: it has nothing left to start.
+    // A part that gets all it wants has nothing left to start, so that its share need not be lowered.
     if (target <= share) return target < wanted ? target : share;
     const more = Math.max(0, Math.min(target - granted, free));
     free -= more;

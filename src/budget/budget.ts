@@ -29,65 +29,64 @@ import {
   type Waiter,
 } from './state.js';
 
-/** How many follow-ups may stand in line. */
+/** Most follow-ups in line. */
 export interface Places {
-  /** In all: ten hours of a budget of 100. */
+  /** In total: ten hours of a budget of 100. */
   most: number;
-  /** For one job. The others watch the job. */
+  /** For one job. Further follow-ups watch the job instead. */
   mostForJob: number;
 }
 const PLACES: Places = { most: 1_000, mostForJob: 10 };
-/** The batch lane may take this share of them, so that an interactive follow-up finds one. */
+/** The batch lane's share of the places, which leaves some for interactive follow-ups. */
 const BATCH_PLACES = 0.9;
 
-/** Most sends under way at once. It bounds how many a crash leaves unknown, and how many a service refuses at once. */
+/** Most sends in progress. Limits how many a crash leaves unknown, and how many a service refuses at once. */
 const MAX_UNDER_WAY = 10;
-/** How many of those first in line are told when their reason to wait changes. Others learn it when they ask again. */
+/** How many at the front learn at once that their reason to wait has changed. Others learn it when they ask. */
 const TOLD = 20;
-/** When a follow-up without a place asks again. A job whose turn is taken is soon at work, and is watched then. */
+/** When a follow-up without a place asks again. A job whose turn is taken is soon at work, and is then watched. */
 const CROWDED_RETRY_MS = 60_000;
 const FULL_RETRY_MS = 900_000;
-/** While interactive follow-ups keep coming, every tenth grant goes to the batch lane. */
+/** While interactive follow-ups wait, every tenth grant goes to the batch lane. */
 const BATCH_EVERY = 10;
-/** Most sends that are listed for people. */
 const MAX_LAST_SENDS = 1_000;
-/** Pause after a refusal without a Retry-After, and the least with one. It doubles with each probe that is refused. */
+/** Pause after a refusal without Retry-After, and the shortest with it. It doubles after each refused probe. */
 const FIRST_PAUSE_MS = 30_000;
 const SHORTEST_PAUSE_MS = 1_000;
 const LONGEST_PAUSE_MS = 600_000;
-/** So many refusals in a row concern the project, even if each message was refused before. */
+/** This many consecutive refusals concern the project, even if each message was refused before. */
 const MOST_REFUSED_ALONE = 4;
-/** So many 429s to one message say something about the limit of the project. */
+/** The first 429s of a message, up to this number, tell something about the project's limit. */
 const MOST_LESSONS = 3;
-/** So many probes in a row may be those of the message that a 429 refused. */
+/** Most consecutive probes by the message that a 429 refused. */
 const FIRST_PROBES = 2;
-/** How long after the last byte the job may still show the turn before: the default of `settleTime`. */
+/** How long after the last byte the job may still show the previous turn: the default of `settleTime`. */
 const SETTLE_MS = 120_000;
-/** A follow-up that has ended keeps its turn for lease, drain and settle time. A longer time can only come from a signal sent by hand. */
+/** An ended follow-up keeps its turn for lease, drain and settle time. Only a signal sent by hand can ask for more. */
 const LONGEST_KEPT_TURN_MS = 14_400_000;
-/** How often the follow-ups that keep others from their job are asked whether they run: one may be terminated. */
+/** Interval at which follow-ups that block others' jobs are checked: one may have been terminated. */
 const CHECK_OWNERS_MS = 600_000;
 
-/** What a follow-up is told. Without an answer, it is woken: the failure of that says that it does not run. */
+/** A message to a follow-up. Without an answer it is a wake-up: if that fails, the follow-up does not run. */
 export interface Message {
   workflowId: string;
   answer?: Granted | Waiting;
 }
 
-/** A follow-up of Temporal's list that may have been sent. */
+/** A follow-up in Temporal's list that may have sent. */
 export interface ListedSend {
   workflowId: string;
   isRunning: boolean;
-  /** It runs and waits: it has not sent, unless its state is late. */
+  /** It is waiting: it has not sent, unless its state lags. */
   isWaiting?: boolean;
 }
 
-/** New settings. Those that are left out stay as they are. */
+/** New settings. Missing ones stay unchanged. */
 export type SettingsChange = Partial<Omit<BudgetSettings, 'marginMs'>>;
 
 /**
- * The rules of a project's budget. Pure: the time is passed in. Every event ends in {@link advance}. What that decides
- * depends on the state and the time alone, so a replay that delivers an event in a later task decides the same.
+ * The rules of a project's budget, pure, with the time as an argument. Every event ends in {@link advance}, which
+ * depends on state and time alone: a replay may deliver an event in a later task, and must decide the same.
  */
 export class Budget {
   #messages: Message[] = [];
@@ -97,17 +96,17 @@ export class Budget {
     private readonly places = PLACES,
   ) {}
 
-  /** Messages in a window, bounded by the worker's configuration. */
+  /** Messages in a window, up to the worker's maximum. */
   get configuredLimit(): number {
     return Math.min(this.state.settings.limit, this.state.maxLimit);
   }
 
-  /** Messages in a window, bounded by what the service accepts, too. */
+  /** {@link configuredLimit}, lowered to what the service accepts. */
   get limit(): number {
     return Math.min(this.configuredLimit, this.state.learned?.limit ?? Infinity);
   }
 
-  /** Takes the messages that the last events led to. */
+  /** Returns the pending messages and clears them. */
   takeMessages(): Message[] {
     return this.#messages.splice(0);
   }
@@ -118,12 +117,12 @@ export class Budget {
     const recalled = this.#recall(ask);
     if (recalled) return recalled;
     const { workflowId, refusal, retryAfterMs } = ask;
-    // A pause that has begun is left to its probe.
+    // The probe decides about a pause that has already begun.
     const isNew = !this.state.servicePause && !this.#isRefusedAlone(workflowId, refusal);
     if (refusal && isNew) this.#pauseFor(refusal, nowMs, retryAfterMs);
     const full = this.#enterLine(ask);
     this.advance(nowMs);
-    // The answer says what would be signalled.
+    // The answer replaces a pending signal.
     this.#messages = this.#messages.filter((message) => message.workflowId !== workflowId || !message.answer);
     const granted = this.#recall(ask);
     if (granted) return granted;
@@ -140,11 +139,11 @@ export class Budget {
     this.advance(nowMs);
   }
 
-  /** A message did not find its follow-up, which has ended and told nobody. */
+  /** Handles a message whose follow-up had ended without notice. */
   missed(nowMs: number, { workflowId, answer }: Message): void {
     this.#expire(nowMs);
     const known = this.state.known[followUpKey(workflowId)];
-    // Whoever is woken has no place, and one that was started since may have one.
+    // A wake-up concerns no place, and a run that started since may have one.
     if (answer) this.#leaveLine(workflowId, answer.runId);
     if (answer?.kind === 'granted' && !known?.isTaken) this.#free({ workflowId, ...answer }, nowMs);
     const turn = this.state.turns[jobKey(workflowId)];
@@ -153,11 +152,10 @@ export class Budget {
   }
 
   /**
-   * Books sends of a time that this budget does not know, the oldest first, each as one that is made now and whose
-   * outcome is unknown.
+   * Books sends that this budget does not remember, the oldest first, each as a send made now with an unknown outcome.
    *
-   * @param more.others how many there are besides, of which nothing else is known
-   * @param more.drainMs how long bytes of those that were under way may still arrive
+   * @param more.others number of further sends, of which nothing is known
+   * @param more.drainMs how long bytes of sends in progress may still arrive
    */
   book(nowMs: number, sends: readonly ListedSend[], more: { others?: number; drainMs?: number } = {}): void {
     const { state } = this;
@@ -169,9 +167,9 @@ export class Budget {
       const past = state.known[followUpKey(workflowId)];
       const wasHeard = past?.outcome === 'sent';
       if (past?.outcome === 'rejected' || (wasHeard && !isRunning)) continue;
-      // Its lease is over, and what became of it, or of a later one, may never be told again.
+      // Its lease is over, and the outcome of it or of a later send may never be reported again.
       state.grants = state.grants.filter((grant) => grant.workflowId !== workflowId);
-      // A place in line may be from before a reset, and its send may have been made: the follow-up asks again.
+      // A place in line may be older than a reset, and its send may have been made: the follow-up asks again.
       const waiter = state.waiters.find((each) => each.workflowId === workflowId);
       const sendNumber = Math.max(past?.sendNumber ?? 1, waiter?.sendNumber ?? 1);
       if (!wasHeard)
@@ -180,7 +178,7 @@ export class Budget {
       if (waiter) this.#messages.push({ workflowId });
       const key = followUpKey(workflowId);
       const turn: Turn = { latest: key, ...state.turns[jobKey(workflowId)] };
-      // The list does not tell which of two follow-ups to a job sent last: either may have been reset.
+      // The list does not show which of two follow-ups sent to a job last, because either may have been reset.
       if (turn.latest !== key) turn.latest = '';
       const isOthers = turn.owner !== undefined && turn.owner !== workflowId && turn.untilMs === undefined;
       if (isRunning || !isOthers) {
@@ -194,27 +192,27 @@ export class Budget {
     state.isCounting = false;
   }
 
-  /** Lets follow-ups ask again that have no place in line. They may have had one in the line of an earlier budget. */
+  /** Wakes follow-ups without a place in line, which may have had one in an earlier budget. */
   wake(workflowIds: readonly string[]): void {
     const known = new Set([...this.state.waiters, ...this.#messages].map(({ workflowId }) => workflowId));
     const lost = workflowIds.filter((workflowId) => !known.has(workflowId)).slice(0, this.places.most);
     this.#messages.push(...lost.map((workflowId) => ({ workflowId })));
   }
 
-  /** Books as many sends as the limit leaves, for an operator who does not trust the list of follow-ups. */
+  /** Books all free slots as used, for an operator who does not trust the list of follow-ups. */
   assumeFull(nowMs: number): void {
     const free = Math.max(0, this.limit - this.#used());
     this.state.spent.push(...Array.from({ length: free }, () => nowMs));
   }
 
-  /** Changes settings. If more slots are used than the new limit has, they drain. */
+  /** Changes settings. Slots in use above a new limit stay in use until they expire. */
   setLimit(nowMs: number, change: SettingsChange): void {
     const { state } = this;
     const { windowMs = 0 } = change;
     this.#expire(nowMs);
     if (windowMs > state.settings.windowMs) {
       state.spent.push(...state.freed.splice(0));
-      // What it does not remember of the longer window, it counts.
+      // The part of a longer window that it does not remember has to be counted.
       if (state.rememberedSinceMs > nowMs - windowMs) state.isCounting = true;
     }
     state.settings = { ...state.settings, ...change };
@@ -223,8 +221,8 @@ export class Budget {
   }
 
   /**
-   * Takes slots for messages that something else sends, all or none. Those in line keep theirs. A key that has taken slots
-   * gets the same answer again.
+   * Takes slots for messages that other software sends: all or none. Those in line keep theirs. A key that has taken
+   * slots gets the same answer again.
    */
   take(nowMs: number, { key, count }: { key: string; count: number }): TakeAnswer {
     this.#expire(nowMs);
@@ -239,7 +237,7 @@ export class Budget {
     const freeAtMs = this.expectedAtMs(nowMs, before + count - 1, 'interactive');
     const reason = this.#reasonOfAll(nowMs) ?? (freeAtMs === nowMs ? undefined : 'slot');
     if (reason) {
-      // What ends a pause is not known.
+      // The end of a pause is not known.
       const possibleAt = reason === 'slot' && freeAtMs !== undefined ? iso(freeAtMs) : undefined;
       return defined({ taken: false, count, waitReason: reason, possibleAt } as const);
     }
@@ -251,7 +249,7 @@ export class Budget {
     return { taken: true, count, takenAt: iso(nowMs) };
   }
 
-  /** How many slots a key has taken, if it has taken any. */
+  /** The number of slots that a key has taken, if any. */
   takenBy(key: string): number | undefined {
     return this.state.known[followUpKey(`take/${key}`)]?.sendNumber;
   }
@@ -261,7 +259,7 @@ export class Budget {
     this.advance(nowMs);
   }
 
-  /** Ends the operator's pause. What the service has refused is tried at once. */
+  /** Ends the operator's pause, and tries at once what the service has refused. */
   resume(nowMs: number): void {
     const { servicePause } = this.state;
     delete this.state.operatorPause;
@@ -271,7 +269,7 @@ export class Budget {
     this.advance(nowMs);
   }
 
-  /** Grants what can be granted now, and tells those first in line who now wait for another reason. */
+  /** Grants what can be granted now, and informs the front of the line of new reasons to wait. */
   advance(nowMs: number): void {
     const { state } = this;
     this.#expire(nowMs);
@@ -286,7 +284,7 @@ export class Budget {
     }
   }
 
-  /** What time alone changes. It comes before every event, so that none depends on when the last one was. */
+  /** Applies what time alone changes. Runs before every event, so that the time of the last one does not matter. */
   #expire(nowMs: number): void {
     const { state } = this;
     const { windowMs, marginMs } = state.settings;
@@ -304,7 +302,7 @@ export class Budget {
     growLimit(state, this.configuredLimit, nowMs);
   }
 
-  /** When something changes by itself that a follow-up waits for. Also, when an operator's pause ends, for people. */
+  /** When something changes by itself that a follow-up waits for, or, for people, when an operator's pause ends. */
   nextChangeMs(nowMs: number): number | undefined {
     const { waiters, grants, turns, operatorPause, servicePause, checkOwnersAtMs, learned } = this.state;
     const pauseEndsMs = operatorPause?.untilMs ?? Infinity;
@@ -322,7 +320,7 @@ export class Budget {
     return Number.isFinite(next) ? next : undefined;
   }
 
-  /** When each occupied slot is free again, in order. */
+  /** When each used slot becomes free, in order. */
   slotEnds({ withRefused = true } = {}): number[] {
     const { spent, refused, grants, settings } = this.state;
     const heldMs = settings.windowMs + settings.marginMs;
@@ -330,7 +328,7 @@ export class Budget {
     return froms.map((fromMs) => fromMs + heldMs).sort((a, b) => a - b);
   }
 
-  /** Those whose job's turn is free, one for each job and lane, in the order in which they are granted. */
+  /** Waiters whose job's turn is free, one for each job and lane, in the order of their grants. */
   line(): Waiter[] {
     const { waiters, turns, grantsSinceBatch } = this.state;
     const firsts = new Map<string, Waiter>();
@@ -340,7 +338,7 @@ export class Budget {
       if (owner !== undefined && owner !== workflowId) continue;
       const place = `${lane} ${job}`;
       const before = firsts.get(place);
-      // A message that the service refuses keeps no other from its job.
+      // A message that the service refuses does not block others from its job.
       if (!before || (before.held && !held)) firsts.set(place, waiter);
     }
     const inLine = new Set(firsts.values());
@@ -349,7 +347,7 @@ export class Budget {
     return [...ready.filter(({ lane }) => lane === first), ...ready.filter(({ lane }) => lane !== first)];
   }
 
-  /** When a slot is expected for whoever has this place in the line, from 0; `undefined` if nobody can tell. */
+  /** When the waiter at this place, from 0, can expect a slot; `undefined` if that is not known. */
   expectedAtMs(nowMs: number, index: number, lane: Lane): number | undefined {
     const { ofBudget, ofService } = this.#freeSlots(lane);
     const whenFree = (free: number, of: { withRefused: boolean }) =>
@@ -358,7 +356,6 @@ export class Budget {
     return Number.isFinite(atMs) ? atMs : undefined;
   }
 
-  /** What keeps the whole project waiting, for people. */
   pauseOf(nowMs: number): ShownPause | undefined {
     const { operatorPause, servicePause } = this.state;
     if (this.isPausedByOperator(nowMs)) {
@@ -368,7 +365,7 @@ export class Budget {
     return servicePause && { by: 'service', until: iso(servicePause.untilMs) };
   }
 
-  /** The answer to an ask for a send that was granted, now or before. */
+  /** The answer to an ask for a send that was already granted. */
   #recall({ workflowId, runId, sendNumber, messageTag, mayHaveSent, startedAtMs }: Ask): Answer | undefined {
     const known = this.state.known[followUpKey(workflowId)];
     const remembersAll = startedAtMs > this.state.rememberedSinceMs;
@@ -379,7 +376,8 @@ export class Budget {
     }
     if (known.ended && known.runId === runId) return { kind: 'ended' };
     if (known.messageTag !== '' && known.messageTag !== messageTag) return { kind: 'otherMessage' };
-    // Temporal's list does not tell how many sends it has made. Each run that may have made some is told that once.
+    // Temporal's list does not show how many sends a follow-up has made. Each run that may have sent gets this answer
+    // once.
     if (known.isCounted && mayHaveSent && known.runId !== runId)
       Object.assign(known, { runId, sendNumber: Math.max(known.sendNumber, sendNumber) });
     if (sendNumber > known.sendNumber) return undefined;
@@ -390,14 +388,14 @@ export class Budget {
     }
     const turn = this.state.turns[jobKey(workflowId)];
     const isSameMessage = known.messageTag === messageTag;
-    // Others may have had the turn since, in a time that this budget has yet to count or does not remember.
+    // Others may since have had the turn, in a time that this budget has yet to count or does not remember.
     const { isCounting, rememberedSinceMs } = this.state;
     const isKnownSince = !isCounting && known.grantedAtMs >= rememberedSinceMs;
     const isLast = isKnownSince && turn?.latest === followUpKey(workflowId);
-    // An id that is used again may be used for another message.
+    // A reused id may be for another message.
     const isLatest = isLast && (isSameMessage || mayHaveSent);
     if (turn && isLatest && mayHaveArrived(outcome)) {
-      // The follow-up watches the job again, and nobody else may send meanwhile.
+      // The follow-up watches the job again, and no other may send meanwhile.
       Object.assign(turn, { owner: workflowId, runId });
       delete turn.untilMs;
     }
@@ -406,8 +404,8 @@ export class Budget {
   }
 
   /**
-   * Takes a place in line. Returns the answer to a follow-up that gets none, unless it is granted at once: whoever waits
-   * for a job or another lane keeps nobody from a free slot.
+   * Takes a place in line, or returns the answer if there is none, unless the grant can follow at once: waiters for a
+   * job or another lane do not block a free slot.
    */
   #enterLine(ask: Ask): Full | undefined {
     const { workflowId, runId, sendNumber, lane, leaseMs, drainMs, messageTag } = ask;
@@ -419,7 +417,7 @@ export class Budget {
       return undefined;
     }
     const job = jobKey(workflowId);
-    // Whoever had a place or has the turn comes back to it: others may wait for that turn.
+    // A follow-up that had a place or has the turn always gets one: others may wait for that turn.
     const past = known[followUpKey(workflowId)];
     const before = past?.arrival ?? 0;
     const hasPlace = before > 0 || turns[job]?.owner === workflowId;
@@ -438,14 +436,14 @@ export class Budget {
   #settle(nowMs: number, settlement: Settlement): void {
     const { workflowId, runId, sendNumber, outcome } = settlement;
     const { state } = this;
-    // After a reset of the budget, an ask may be in line again whose send is over.
+    // After a reset of the budget, an ask may be in line again although its send is over.
     state.waiters = state.waiters.filter(
       (each) => each.workflowId !== workflowId || each.runId !== runId || each.sendNumber > sendNumber,
     );
     const past = state.known[followUpKey(workflowId)];
     const grant = state.grants.find((each) => isSame(each, settlement));
     const atMs = Math.min(nowMs, Math.max(settlement.atMs, grant?.grantedAtMs ?? 0));
-    // What a reset run tells again says nothing new.
+    // A reset run's repeated report adds nothing.
     const isFirstWord = past?.outcome === null && past.runId === runId && past.sendNumber === sendNumber;
     const isNew = !grant && !(past?.runId === runId && past.sendNumber >= sendNumber);
     if (outcome === 'notSent') this.#free(settlement, atMs);
@@ -453,8 +451,8 @@ export class Budget {
     if (grant && outcome !== 'notSent')
       this.#spend(grant, outcome === 'unknown' ? grant.overAtMs : Math.min(atMs, grant.overAtMs), outcome);
     else if (isNew && outcome !== 'notSent') {
-      // Granted before this budget's time, or by the part of its past that a reset undid.
-      // Nobody knows how long its bytes may still arrive: as long as those of the latest worker.
+      // Granted by an earlier budget, or by a part of this one's past that a reset undid. It is not known how long the
+      // bytes may still arrive, so the latest worker's drain applies.
       this.#bookSend(outcome === 'unknown' ? Math.max(atMs, nowMs + state.drainMs) : atMs, settlement, outcome);
       const turn = state.turns[jobKey(workflowId)];
       const isOld = turn !== undefined && (state.known[turn.latest]?.grantedAtMs ?? 0) > atMs;
@@ -468,14 +466,14 @@ export class Budget {
     if (isFirstWord || (isNew && isLatest)) this.#learn(settlement, isFirstWord ? past.grantedAtMs : 0, atMs);
   }
 
-  /** What an outcome says about the service. */
+  /** Draws conclusions about the service from an outcome. */
   #learn({ workflowId, outcome, refusal: ofRead, retryAfterMs }: Settlement, grantedAtMs: number, atMs: number): void {
     const { servicePause } = this.state;
     const isProbe = servicePause !== undefined && grantedAtMs >= servicePause.untilMs;
     if (outcome === 'limited') this.state.counts.limited += 1;
     const past = this.state.known[followUpKey(workflowId)];
     const { count = 0 } = past?.refusals ?? {};
-    // A job may have a limit of its own, which says nothing of the project's.
+    // A job may have its own limit, which shows nothing about the project's.
     const teaches = outcome === 'sent' || (outcome === 'limited' && count < MOST_LESSONS);
     if (teaches) learnLimit(this.state, outcome, isProbe, atMs);
     const reason = refusalOf(outcome) ?? ofRead;
@@ -483,7 +481,7 @@ export class Budget {
       if (!this.#isRefusedAlone(workflowId, reason)) this.#pauseFor(reason, atMs, retryAfterMs, isProbe);
       this.state.refusedInARow += 1;
       if (!past) return;
-      // The service may refuse this job alone, so the next probe is another's. A limit of the project is soon over.
+      // The service may refuse only this job, so another job probes next. A project's limit ends soon.
       const step = this.state.servicePause?.step ?? 0;
       if (isProbe && step > (reason === 'limited' ? FIRST_PROBES : 0)) past.arrival = ++this.state.arrivals;
       past.refusals = defined({ reason, count: count + 1, retryAfterMs });
@@ -494,7 +492,7 @@ export class Budget {
     if (isProbe) delete this.state.servicePause;
   }
 
-  /** The message was refused before, and others are accepted: its refusal says nothing about the project. */
+  /** Whether a message is refused while others are accepted, which shows nothing about the project. */
   #isRefusedAlone(workflowId: string, reason: Refusal | undefined): boolean {
     const { known, refusedInARow, servicePause } = this.state;
     const { count = 0 } = known[followUpKey(workflowId)]?.refusals ?? {};
@@ -504,7 +502,7 @@ export class Budget {
   #pauseFor(reason: Refusal, atMs: number, retryAfterMs: number | undefined, isProbe = false): void {
     const { servicePause } = this.state;
     const step = (servicePause?.step ?? 0) + (isProbe ? 1 : 0);
-    // A service that asks for another try too soon would have the whole budget spent on probes.
+    // A very short Retry-After would spend the whole budget on probes.
     const firstMs = retryAfterMs === undefined ? FIRST_PAUSE_MS : SHORTEST_PAUSE_MS;
     const pauseMs = Math.max(retryAfterMs ?? 0, Math.min(LONGEST_PAUSE_MS, firstMs * 2 ** step));
     const untilMs = Math.max(servicePause?.untilMs ?? 0, atMs + pauseMs);
@@ -513,7 +511,7 @@ export class Budget {
 
   #end(nowMs: number, { workflowId, runId, turnUntilMs, lastTurn }: End): void {
     const { known, grants, turns } = this.state;
-    // The run that replaced it may have the place by now.
+    // The run that replaced it may already have the place.
     this.#leaveLine(workflowId, runId);
     for (const grant of grants.filter((each) => each.workflowId === workflowId && each.runId === runId)) {
       this.#free(grant, nowMs);
@@ -526,7 +524,7 @@ export class Budget {
     const turn = turns[jobKey(workflowId)];
     if (turn?.owner !== workflowId || (turn.runId ?? runId) !== runId) return;
     if (lastTurn) turn.lastTurn = lastTurn;
-    // What another run of this follow-up sent may still arrive.
+    // Another run's send may still arrive.
     const isOpen = past && past.runId !== runId && mayHaveArrived(past.outcome);
     const untilMs = turnUntilMs ?? (isOpen && !lastTurn ? past.overAtMs + SETTLE_MS : undefined);
     if (untilMs === undefined) delete turn.owner;
@@ -539,7 +537,7 @@ export class Budget {
     this.state.waiters = this.state.waiters.filter((each) => !leaves(each));
   }
 
-  /** Follow-ups that have a turn for which others wait, and whose end is not known. */
+  /** Follow-ups whose turn blocks others and has no known end. */
   #waitedFor(): string[] {
     const { waiters, turns } = this.state;
     const owners = waiters.flatMap(({ job, workflowId }) => {
@@ -556,7 +554,7 @@ export class Budget {
     this.#messages.push(...owners.map((workflowId) => ({ workflowId })));
   }
 
-  /** A send is over: its slot is held for a window from `fromMs`. */
+  /** Ends a send, and holds its slot for a window from `fromMs`. */
   #spend(grant: Grant, fromMs: number, outcome: SendOutcome = 'unknown'): void {
     this.state.grants = this.state.grants.filter((each) => each !== grant);
     this.#hold(fromMs, outcome);
@@ -566,7 +564,7 @@ export class Budget {
     (refusalOf(outcome) ? this.state.refused : this.state.spent).push(fromMs);
   }
 
-  /** A send was certainly not made. After an outage of all workers, that may be heard when the lease is over. */
+  /** Frees the slot of a send that was not made. After an outage, the report may come after the lease. */
   #free(send: SendId, atMs: number): void {
     const { grants, spent } = this.state;
     const past = this.state.known[followUpKey(send.workflowId)];
@@ -578,7 +576,7 @@ export class Budget {
     this.#note(send, 'notSent', atMs);
   }
 
-  /** Notes how a send ended, unless somebody has said so. One that cannot have arrived leaves the job's turn. */
+  /** Records the outcome of a send, unless one is recorded. A send that cannot have arrived gives up the job's turn. */
   #note({ workflowId, runId, sendNumber }: SendId, outcome: SendOutcome, atMs: number): void {
     const shown = this.state.lastSends.findLast((each) => each.workflowId === workflowId);
     if (shown?.sendNumber === sendNumber && !shown.outcome) Object.assign(shown, { outcome, settledAtMs: atMs });
@@ -590,11 +588,11 @@ export class Budget {
   }
 
   /**
-   * Counts a send that this budget did not grant. It becomes the latest of its follow-up only if no later one is known, and
-   * if it may have arrived: otherwise, there may have been a later one that nobody knows.
+   * Counts a send that this budget did not grant. It becomes the latest of its follow-up only if no later one is known
+   * and if it may have arrived; otherwise an unknown later send may exist.
    *
-   * @param atMs from when on its slot is held for a window
-   * @param more.listedAtMs its time among the last sends. Default: `atMs`
+   * @param atMs start of the window in which its slot is held
+   * @param more.listedAtMs its time in the list of sends. Default: `atMs`
    */
   #bookSend(
     atMs: number,
@@ -625,7 +623,6 @@ export class Budget {
     this.state.lastSends = [...this.state.lastSends, send].slice(-most);
   }
 
-  /** Whether an operator lets nothing through. */
   isPausedByOperator(nowMs: number): boolean {
     const { operatorPause } = this.state;
     return operatorPause !== undefined && (operatorPause.untilMs ?? Infinity) > nowMs;
@@ -640,7 +637,7 @@ export class Budget {
     const open = lanes.filter((lane) => Object.values(this.#freeSlots(lane)).every((free) => free > 0));
     const line = this.line().filter(({ lane }) => open.includes(lane));
     const first = line.find(({ held }) => !isHeld(held, nowMs));
-    // If the service refused all that wait, one of them has to probe.
+    // If the service has refused all waiting messages, one of them probes.
     return first ?? (servicePause && line[0]);
   }
 
@@ -666,7 +663,7 @@ export class Budget {
 
   #granted(workflowId: string, { runId, sendNumber, grantedAtMs, overAtMs }: Known): Granted {
     const send = { workflowId, runId, sendNumber };
-    // If the grant has expired, the lease is over: the send must not start.
+    // An expired grant has no lease left, so the send must not start.
     const { leaseMs } = this.state.grants.find((grant) => isSame(grant, send)) ?? { leaseMs: 1 };
     const { lastTurn } = this.state.turns[jobKey(workflowId)] ?? {};
     return { kind: 'granted', runId, sendNumber, grantedAtMs, leaseMs, overAtMs, ...(lastTurn && { lastTurn }) };
@@ -677,24 +674,24 @@ export class Budget {
     return grants.length + spent.length + refused.length;
   }
 
-  /** Slots that a lane may use now. A learned limit counts what the service accepted. */
+  /** Slots that a lane may use now. A learned limit applies to accepted messages only. */
   #freeSlots(lane: Lane): { ofBudget: number; ofService: number } {
     const { settings, grants, spent, learned, servicePause } = this.state;
-    // Its share, also of a lower limit: the batch lane would wait for ever.
+    // Proportional to a lower limit, so that the batch lane does not wait for ever.
     const share = Math.floor((settings.reserve * this.limit) / Math.max(1, settings.limit));
     const reserve = lane === 'batch' ? share : 0;
     const ofBudget = this.configuredLimit - this.#used();
-    // A probe finds out whether that still holds.
+    // A probe tests whether the limit still holds.
     const ofService = servicePause ? Infinity : (learned?.limit ?? Infinity) - grants.length - spent.length;
     return { ofBudget: ofBudget - reserve, ofService: ofService - reserve };
   }
 
-  /** Why the whole project waits. */
+  /** The reason why the whole project waits. */
   #reasonOfAll(nowMs: number): WaitReason | undefined {
     const { isCounting, servicePause } = this.state;
     if (isCounting) return 'counting';
     if (this.isPausedByOperator(nowMs)) return 'paused';
-    // Until the probe has succeeded, so that a pause with many probes is one reason.
+    // A pause keeps its reason until a probe succeeds, however many probes that takes.
     return servicePause?.reason;
   }
 
@@ -717,7 +714,7 @@ export class Budget {
   }
 }
 
-/** A message that is refused again and again while others are accepted waits, for longer each time. */
+/** Delays a message that is repeatedly refused while others are accepted, longer each time. */
 function holdOf({ refusals, outcomeAtMs }: Known): Pick<Waiter, 'held'> | undefined {
   if (!refusals || refusals.count < 2) return undefined;
   const { count, retryAfterMs = 0 } = refusals;
@@ -725,7 +722,7 @@ function holdOf({ refusals, outcomeAtMs }: Known): Pick<Waiter, 'held'> | undefi
   return { held: { reason: refusals.reason, untilMs: outcomeAtMs + holdMs } };
 }
 
-/** Whether a waiter waits because the service refuses its message, while others are accepted. */
+/** Whether a waiter is delayed because the service refuses only its message. */
 export function isHeld(held: Waiter['held'], nowMs: number): held is NonNullable<Waiter['held']> {
   return held !== undefined && held.untilMs > nowMs;
 }
@@ -734,7 +731,7 @@ function isSame(a: SendId, b: SendId): boolean {
   return a.workflowId === b.workflowId && a.runId === b.runId && a.sendNumber === b.sendNumber;
 }
 
-/** Puts a key last: the first are forgotten first. */
+/** Moves a key to the end: the first keys are forgotten first. */
 function put<T>(record: Record<string, T>, key: string, value: T): void {
   Reflect.deleteProperty(record, key);
   record[key] = value;

@@ -2,13 +2,12 @@ import type { BudgetSend, BudgetStatus, BudgetWaiter, SendOutcome } from '../con
 import { formatDuration } from '../contract/durations.js';
 import { type At, markdownAsOf, markdownCode as code, markdownInstant, REFUSALS } from '../contract/text.js';
 
-/** Most sends that are shown. */
 export const SHOWN_SENDS = 10;
 
 /**
- * A budget for people, in Markdown. Uses lists because the Temporal UI renders tables without spacing.
+ * Describes a budget in Markdown. Uses lists because the Temporal UI renders tables without spacing.
  *
- * @param at writes an instant. Default: in UTC, for the Temporal UI
+ * @param at formats an instant. Default: in UTC, for the Temporal UI
  */
 export function describeBudget(
   status: BudgetStatus,
@@ -33,7 +32,7 @@ export function describeBudget(
   return [...lines, '', markdownAsOf(nowMs)].join('\n');
 }
 
-/** Whether a budget sends, on one line, in Markdown. */
+/** The state of a budget as one line of Markdown. */
 export function describeBudgetState(status: BudgetStatus, at: At): string {
   const { paused, used, nextFreeSlotAt, isCounting, learnedLimit = status.limit } = status;
   const limit = Math.min(status.limit, learnedLimit);

@@ -1,55 +1,52 @@
 import type { Answer, Ask, BudgetEvent } from '../contract/protocol.js';
 import type { Budget, ListedSend, Message } from './budget.js';
 
-/** What the activity that lists sends answers. */
+/** Result of the activity that lists sends. */
 export interface RecentSends {
-  /** In the order of their ends; those that run come last. */
+  /** In the order of their ends; running ones come last. */
   sends: ListedSend[];
-  /** How many there are besides, which ended before. */
+  /** Number of further sends, which ended earlier. */
   others: number;
-  /** The lease and the drain of the worker that listed them. */
+  /** Of the worker that listed them. */
   leaseMs: number;
   drainMs: number;
   /** The run of the budget that asked. */
   runId: string;
 }
 
-/** What a budget needs from its surroundings: a workflow on Temporal, or the simulation. No call rejects. */
+/** What a budget needs from its environment: a Temporal workflow or the simulation. No call rejects. */
 export interface BudgetPort {
-  /** The first run of this budget, from before any reset. */
+  /** The budget's first run, before any reset. */
   readonly originalRunId: string;
-  /** Whether this run has the state of the run before. */
+  /** Whether this run has the previous run's state. */
   readonly isContinued: boolean;
   nowMs(): number;
   /** Resolves with `true` when `isOver()`, or with `false` after `ms`. */
   condition(isOver: () => boolean, ms?: number): Promise<boolean>;
-  /** Resolves when all asks and orders of the workflow task are answered. */
+  /** Resolves when all asks and orders in the workflow task are answered. */
   allAnswered(): Promise<void>;
-  /** Tells a follow-up something. Resolves with `false` if it does not run, and with `true` if anything else happened. */
+  /** Resolves with `false` only if the follow-up does not run. */
   send(message: Message): Promise<boolean>;
-  /** Lists follow-ups that may have been sent; repeated until there is an answer. */
+  /** Lists follow-ups that may have sent. Repeats until there is an answer. */
   listRecentSends(query: { sinceMs: number; alsoWaiting: boolean }): Promise<RecentSends>;
-  /**
-   * Whether a reset started this run after the run `runId` counted. Replays give the same answer as the first time.
-   */
+  /** Whether a reset started this run after the run `runId` counted. Replays return the original answer. */
   wasResetSince(runId: string): boolean;
-  /** Whether the run has so many events that the next one should begin. */
+  /** Whether the run has so many events that the next should begin. */
   isLong(): boolean;
-  /** Whether it has so many that the next one must begin, also while this one counts. */
+  /** Whether the next run must begin, even while this one counts. */
   isTooLong(): boolean;
-  /** Shows people the state of the budget. */
   show(): void;
 }
 
 /**
- * Runs a budget. Handlers of asks and events only change its state. The loop sends messages and starts timers after all
- * of them have answered: a replay may deliver the messages of a workflow task one by one, and a timer that starts
- * between two answers would stand elsewhere in its commands.
+ * Runs a budget. Handlers of asks and events only change the state; the loop sends messages and starts timers after all
+ * of them have answered. A replay may deliver the messages of a workflow task one at a time, so a timer started between
+ * two answers would take another place among the commands.
  */
 export class BudgetLoop {
   #isChanged = true;
   #messagesUnderWay = 0;
-  /** The run that last found out what was sent without its knowledge, or did not need to. */
+  /** The run that last counted unknown sends, or did not need to. */
   #countedIn: string;
   #isResetNoted = false;
 
@@ -68,7 +65,6 @@ export class BudgetLoop {
     this.change((nowMs) => this.budget.hear(nowMs, event));
   }
 
-  /** Applies an event or an order. */
   change<T>(event: (nowMs: number) => T): T {
     this.#isChanged = true;
     this.#noteReset();
@@ -78,7 +74,7 @@ export class BudgetLoop {
   /**
    * Runs until the next run should begin.
    *
-   * @param assumeFull first books as many sends as the limit leaves
+   * @param assumeFull whether all free slots are first booked as used
    */
   async run(assumeFull: boolean): Promise<void> {
     const { budget, port } = this;
@@ -111,7 +107,7 @@ export class BudgetLoop {
     this.#messagesUnderWay -= 1;
   }
 
-  /** What a reset run granted after the point of the reset is forgotten. */
+  /** The grants of a reset run after the reset point are forgotten. */
   #noteReset(): void {
     if (this.#isResetNoted || !this.port.wasResetSince(this.#countedIn)) return;
     this.#isResetNoted = true;
@@ -124,7 +120,7 @@ export class BudgetLoop {
     await this.port.allAnswered();
     if (!found) return;
     const { waiting, sent } = found;
-    // Bytes of those that were under way may still arrive.
+    // Bytes of sends in progress may still arrive.
     this.budget.book(this.port.nowMs(), sent.sends, sent);
     this.budget.wake(waiting);
     if (this.#isResetNoted) this.#countedIn = sent.runId;
@@ -132,16 +128,16 @@ export class BudgetLoop {
   }
 
   /**
-   * Follow-ups may have been sent within the window that this budget does not know: an earlier budget of the project let
-   * them through, or this one did before it was reset. Those under way end within a lease, and then they are listed.
+   * Finds sends within the window that this budget does not know, because an earlier budget of the project, or this one
+   * before a reset, granted them. Sends in progress end within a lease, and are then listed.
    *
-   * @returns them, and follow-ups that may wait for an answer of an earlier budget; `undefined` if the next run has to
-   *   begin first
+   * @returns those sends, and follow-ups that may wait for an earlier budget's answer; `undefined` if the next run has
+   *   to begin first
    */
   async #findUnknownSends(): Promise<{ sent: RecentSends; waiting: string[] } | undefined> {
     const { budget, port } = this;
     const isTooLong = () => port.isTooLong();
-    // A list that does not answer would keep the run until the server takes no more asks and orders.
+    // Without an answer, the run would continue until the server accepts no more asks and orders.
     const list = (query: Parameters<BudgetPort['listRecentSends']>[0]) =>
       Promise.race([port.listRecentSends(query), port.condition(isTooLong).then(() => undefined)]);
     for (;;) {
@@ -151,10 +147,10 @@ export class BudgetLoop {
       const first = await list({ sinceMs, alsoWaiting: true });
       if (!first) return undefined;
       this.#noteReset();
-      // An operator may set a longer window meanwhile.
+      // An operator may set a longer window in the meantime.
       const isLonger = () => budget.state.settings.windowMs > windowMs;
       const isEmpty = first.sends.length === 0 && first.others === 0;
-      // Temporal's list may not yet show what was let through right before a reset.
+      // Temporal's list may not yet show the grants just before a reset.
       const isNew = !this.#isResetNoted && !port.isContinued;
       if (isEmpty && isNew && !isLonger()) return { sent: first, waiting: [] };
       if (await port.condition(isTooLong, first.leaseMs)) return undefined;
@@ -162,7 +158,7 @@ export class BudgetLoop {
       if (!last) return undefined;
       this.#noteReset();
       if (last.runId !== first.runId) {
-        // There was a reset in between, and what was let through since is forgotten.
+        // A reset came in between, and the grants since then are forgotten.
         budget.state.rememberedSinceMs = port.nowMs();
       } else if (!isLonger()) {
         const waiting = first.sends.filter(({ isWaiting }) => isWaiting).map(({ workflowId }) => workflowId);

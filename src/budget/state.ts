@@ -3,76 +3,73 @@ import type { Lane } from '../contract/choices.js';
 import { hash64 } from '../contract/text.js';
 import type { BudgetSettings, JobFingerprint } from '../contract/protocol.js';
 
-/** Names a send. A grant of it is for this run. */
+/** Identifies a send and the run that may make it. */
 export interface SendId {
   workflowId: string;
   runId: string;
   sendNumber: number;
 }
 
-/** A follow-up in line. */
 export interface Waiter extends SendId {
-  /** {@link jobKey} of its job. */
+  /** See {@link jobKey}. */
   job: string;
   lane: Lane;
   leaseMs: number;
   drainMs: number;
-  /** Order of the follow-up's first ask; kept when its send is repeated. */
+  /** Position of the follow-up's first ask in time; kept when its send is repeated. */
   arrival: number;
   messageTag: string;
-  /** The reason to wait that the follow-up knows. */
+  /** The reason to wait that the follow-up last received. */
   told: WaitReason;
-  /** The service refused its message more than once. It is not granted before, except as a probe. */
+  /** Set after repeated refusals of its message. Before then it is granted only as a probe. */
   held?: { reason: Refusal; untilMs: number };
 }
 
-/** A send that may be under way. */
+/** A send that may be in progress. */
 export interface Grant extends SendId {
   grantedAtMs: number;
-  /** The send has ended, or never starts, after this time from the grant. */
+  /** Time from the grant after which the send has ended or never starts. */
   leaseMs: number;
-  /** No byte of it arrives after this. */
+  /** No byte of it arrives later. */
   overAtMs: number;
 }
 
-/** The latest send that was granted to a follow-up. */
+/** The latest grant of a follow-up. */
 export interface Known {
   runId: string;
   sendNumber: number;
   grantedAtMs: number;
   overAtMs: number;
-  /** `null` until it is known. */
+  /** `null` until known. */
   outcome: SendOutcome | null;
-  /** When it was known, by the follow-up's clock. */
+  /** When it became known, by the follow-up's clock. */
   outcomeAtMs: number;
-  /** Empty if the budget never heard it. */
+  /** Empty if the budget never received it. */
   messageTag: string;
   arrival: number;
-  /** The grant has answered an ask, so it may be used. One that was only signalled is lost if nobody receives it. */
+  /** Whether the grant has answered an ask. One that was only signalled is lost if no run receives it. */
   isTaken: boolean;
-  /** How often the service refused the message, and what it said last. */
+  /** The refusals of the message, and the latest reason. */
   refusals?: { reason: Refusal; count: number; retryAfterMs?: number };
-  /** The run has ended. */
   ended?: true;
-  /** Temporal's list showed that it may have been sent. `sendNumber` is the least that it can have been. */
+  /** Whether Temporal's list showed that it may have sent. `sendNumber` is then the lowest possible. */
   isCounted?: true;
 }
 
-/** Who may write to a job. */
+/** The right to send to a job. */
 export interface Turn {
-  /** The follow-up that has the turn. */
+  /** Workflow id of the follow-up that has the turn. */
   owner?: string;
-  /** The run of it that came back to the turn: a late word of a run before does not end it. */
+  /** Its run that returned to the turn: a late report of an earlier run does not end the turn. */
   runId?: string;
-  /** When the turn is over, if its end was not seen. */
+  /** When the turn ends, if its end was not seen. */
   untilMs?: number;
-  /** {@link followUpKey} of the follow-up that has the turn or had it last. Empty if a count could not tell. */
+  /** {@link followUpKey} of the turn's current or last follow-up. Empty if a count could not determine it. */
   latest: string;
-  /** How the job looked at the end of its last turn. */
+  /** The job at the end of its last turn. */
   lastTurn?: JobFingerprint;
 }
 
-/** A send, for people. */
 export interface SendRecord {
   workflowId: string;
   sendNumber: number;
@@ -81,48 +78,47 @@ export interface SendRecord {
   outcome?: SendOutcome | 'taken';
 }
 
-/** The state of a budget. Plain JSON, because continue-as-new carries it. */
+/** The state of a budget: plain JSON, because continue-as-new carries it. */
 export interface BudgetState {
   settings: BudgetSettings;
-  /** The most that the latest worker's configuration allows in a window. */
+  /** Highest limit that the latest worker's configuration allows. */
   maxLimit: number;
-  /** How long bytes may arrive after the lease, by the configuration of the latest worker. */
+  /** How long bytes may arrive after the lease, by the latest worker's configuration. */
   drainMs: number;
-  /** Nothing is granted until the sends that the budget may not know are booked. */
+  /** Grants nothing until the sends that it may not know are booked. */
   isCounting: boolean;
-  /** A follow-up that started later and is not known was never granted anything. */
+  /** An unknown follow-up that started later was never granted anything. */
   rememberedSinceMs: number;
   arrivals: number;
-  /** For metrics: messages that were let through, and those that the service answered with 429. */
+  /** Totals for metrics: grants, and messages that the service answered with 429. */
   counts: { grants: number; limited: number };
   grantsSinceBatch: number;
-  /** In the order of their arrival. */
   waiters: Waiter[];
   grants: Grant[];
-  /** Of each send that is over, from when its slot is held for a window, in epoch milliseconds. */
+  /** Start of the window in which the slot of each ended send is held, in epoch milliseconds. */
   spent: number[];
-  /** Likewise, of each send that the service refused for a reason that concerns the whole project. */
+  /** Likewise for sends that the service refused for a reason that concerns the whole project. */
   refused: number[];
-  /** Likewise, of the latest sends whose slots are free again, in order: a longer window holds them once more. */
+  /** Likewise for the latest sends whose slots are free again, in order: a longer window holds them again. */
   freed: number[];
-  /** When the follow-ups that keep others from their job are next asked whether they still run. */
+  /** When follow-ups that block others' jobs are next checked. */
   checkOwnersAtMs: number;
-  /** By {@link followUpKey}, the latest last. */
+  /** By {@link followUpKey}, latest last. */
   known: Record<string, Known>;
-  /** By {@link jobKey}, the latest last. */
+  /** By {@link jobKey}, latest last. */
   turns: Record<string, Turn>;
-  /** The latest sends, the newest last. */
+  /** Newest last. */
   lastSends: SendRecord[];
   operatorPause?: { sinceMs: number; untilMs?: number; note?: string };
-  /** The service refuses messages. After `untilMs` one send probes, and the others follow when it is accepted. */
+  /** Set while the service refuses messages. After `untilMs` one send probes; the others follow when it is accepted. */
   servicePause?: { reason: Refusal; sinceMs: number; untilMs: number; step: number };
-  /** Refusals since the service last took or rejected a message. */
+  /** Refusals since the service last accepted or rejected a message. */
   refusedInARow: number;
-  /** How many messages in a window the service accepts, as far as its refusals tell. */
+  /** Messages in a window that the service accepts, learned from its refusals. */
   learned?: { limit: number; step: number; refusals: number; growAtMs: number };
 }
 
-/** Hashes are shorter than ids, and never equal to a number or a name of a prototype, which would lose their order. */
+/** Hashes are shorter than ids. They never equal a number or a prototype's property, which would lose their order. */
 export const followUpKey = hash64;
 
 /** Key of the job in `follow-up/{projectId}/{jobId}/{key}`. */
@@ -130,7 +126,7 @@ export function jobKey(workflowId: string): string {
   return hash64(workflowId.split('/')[2] ?? '');
 }
 
-/** The most that any worker's configuration may allow. */
+/** Highest limit that a worker's configuration may allow. */
 const MAX_LIMIT = 10_000;
 
 export function newState(settings: BudgetSettings, nowMs: number): BudgetState {
@@ -156,5 +152,4 @@ export function newState(settings: BudgetSettings, nowMs: number): BudgetState {
   };
 }
 
-/** Fewest sends that are listed for people. */
 export const MIN_LAST_SENDS = 100;

@@ -4,18 +4,16 @@ import type { BudgetSend, BudgetStatus, BudgetWaiter } from '../contract/budget.
 import { type Budget, isHeld } from './budget.js';
 import type { Grant, SendRecord } from './state.js';
 
-/** Most waiters that a status lists. */
 const LISTED_WAITERS = 20;
 
-/** How much of a budget its status lists. */
 export interface StatusExtent {
-  /** Workflow id of a follow-up that is listed wherever it stands. */
+  /** Workflow id of a follow-up that is listed wherever it is. */
   about?: string | undefined;
-  /** Most sends. @default all that the budget keeps */
+  /** @default all that the budget keeps */
   mostSends?: number;
 }
 
-/** The status of a budget at `nowMs`. Changes nothing. */
+/** The status of a budget at `nowMs`. */
 export function budgetStatus(
   projectId: string,
   budget: Budget,
@@ -66,7 +64,7 @@ const isoOf = (ms: number | undefined): string | undefined => (ms === undefined 
 function toSend(send: SendRecord, grants: readonly Grant[]): BudgetSend {
   const { workflowId, sendNumber, grantedAtMs, settledAtMs } = send;
   const isUnderWay = grants.some((grant) => grant.workflowId === workflowId && grant.sendNumber === sendNumber);
-  // Nobody said how it ended.
+  // No outcome was reported.
   const outcome = send.outcome ?? (isUnderWay ? undefined : 'unknown');
   return defined({ workflowId, sendNumber, grantedAt: iso(grantedAtMs), settledAt: isoOf(settledAtMs), outcome });
 }

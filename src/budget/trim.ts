@@ -1,18 +1,15 @@
 import { type BudgetState, MIN_LAST_SENDS } from './state.js';
 
-/** Largest state in characters of JSON. Temporal refuses inputs above 2 MiB, and warns above 512 KiB. */
+/** Most characters of JSON in a state. Temporal refuses inputs above 2 MiB, and warns above 512 KiB. */
 const MAX_CARRIED_LENGTH = 1_020_000;
-/** Most follow-ups that a run hands to the next: 20 hours of sends. 200 are far more than can be under way. */
+/** Most follow-ups that a run passes on: 20 hours of sends. 200 are far more than can be in progress. */
 const KEPT_FOLLOW_UPS = [2_000, 1_500, 1_000, 500, 200];
-/** Most slots that are free again, if the state is too long: the highest limit may be twice as high. */
+/** Most freed slots in a state that is too long: the highest limit may be twice that. */
 const KEPT_FREED = 5_000;
-/** Most jobs: a day of sends. */
+/** Most jobs that a run passes on: a day of sends. */
 const KEPT_JOBS = [3_000, 2_500, 2_000, 1_500, 1_000, 500];
 
-/**
- * Makes a state small enough for continue-as-new. It forgets the oldest first: turns that are over, then follow-ups, then
- * turns.
- */
+/** Makes a state small enough for continue-as-new. Forgets the oldest ended turns, then follow-ups, then turns. */
 export function trim(state: BudgetState): void {
   const isTooLong = () => JSON.stringify(state).length > MAX_CARRIED_LENGTH;
   if (isTooLong()) {
@@ -26,7 +23,7 @@ export function trim(state: BudgetState): void {
   for (const kept of KEPT_FOLLOW_UPS) {
     forget(state.turns, over.slice(0, -kept / 4));
     const forgotten = forget(state.known, Object.keys(state.known).slice(0, -kept));
-    // The clock of the host that has a follow-up may be ahead.
+    // The clock of another of Temporal's hosts may be ahead.
     const grantedBefore = forgotten.map(({ grantedAtMs }) => grantedAtMs + state.settings.marginMs);
     state.rememberedSinceMs = Math.max(state.rememberedSinceMs, ...grantedBefore);
     if (!isTooLong()) break;

@@ -63,7 +63,7 @@ const seenSchema = z.object({
   /** When the job was last seen at work on any message. */
   activeAtMs: z.number().exactOptional(),
   intervalMs: z.number(),
-  /** When the current terminal status was first seen. */
+  /** When a terminal status was first believed. */
   endSeenAtMs: z.number().exactOptional(),
   /** Consecutive failed reads of one kind, and the time of the first. */
   failing: z.object({ kind: z.enum(['notFound', 'failed']), polls: z.number(), sinceMs: z.number() }).exactOptional(),
