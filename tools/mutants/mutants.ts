@@ -1,238 +1,153 @@
-import type { Mutant } from './mutant.js';
+/** A wrong edit of this project's own code, and the test that must fail with it. */
+export interface Mutant {
+  /** What the edit does wrong. */
+  name: string;
+  /** Each text must occur exactly once in its file. */
+  edits: readonly (readonly [file: string, text: string, instead: string])[];
+  /** By its file and its full name: the names of its suites and its own, joined with spaces. */
+  test: { file: string; name: string };
+}
+
+/** Tests run the workflows from a bundle, and all else from its source. */
+export const needsBuild = ({ edits }: Mutant): boolean =>
+  edits.some(([file]) => !/^src\/(agent-jobs|activities)\//.test(file));
+
+/**
+ * Makes the edits of a mutant.
+ *
+ * @returns the new text of each file
+ * @throws Error if a text to replace does not occur exactly once
+ */
+export async function mutate({ name, edits }: Mutant, read: (file: string) => Promise<string>) {
+  const texts = new Map<string, string>();
+  for (const [file, text, instead] of edits) {
+    const parts = (texts.get(file) ?? (await read(file))).split(text);
+    if (parts.length !== 2) throw new Error(`${name}: not once but ${parts.length - 1} times in ${file}:\n${text}`);
+    texts.set(file, parts.join(instead));
+  }
+  return texts;
+}
 
 const POST = 'src/agent-jobs/post-once.ts';
-const CLIENT = 'src/agent-jobs/agent-jobs-client.ts';
-const ACTIVITIES = 'src/activities/index.ts';
 const FOLLOW_UP = 'src/workflows/follow-up.ts';
-const PORT = 'src/workflows/follow-up-port.ts';
 const BUDGET = 'src/workflows/project-budget.ts';
 
-const AT_MOST_ONCE = 'test/agent-jobs/at-most-once.test.ts';
-const PATHS = 'test/workflows/paths.test.ts';
+const sendOutcomes = (name: string) => ({ file: 'test/agent-jobs/send-outcomes.test.ts', name });
+const atMostOnce = (name: string) => ({ file: 'test/agent-jobs/at-most-once.test.ts', name });
+const secrets = (name: string) => ({ file: 'test/agent-jobs/secrets.test.ts', name });
+const paths = (name: string) => ({ file: 'test/workflows/paths.test.ts', name });
+const followUp = (name: string) => ({ file: 'test/operators/follow-up.test.ts', name });
+const budget = (name: string) => ({ file: 'test/operators/budget.test.ts', name });
 
-/** Mistakes that somebody could make in good faith. The named test must catch each. */
+/** Mistakes that are easily made in good faith. The named test must catch each. */
 export const mutants: readonly Mutant[] = [
   {
-    name: 'a lost answer is retried',
-    what: 'a POST whose connection breaks after it has started is sent again',
+    name: 'a message whose connection breaks after its start is sent again',
     edits: [
-      {
-        file: POST,
-        find: `  if (attempt.started) return { kind: 'unanswered', error };`,
-        replace: `  if (attempt.started) {
-    if ('isSecond' in request) return { kind: 'unanswered', error };
-    return postOnce(Object.assign({ isSecond: true }, request));
-  }`,
-      },
+      [POST, '(request: PostRequest): Promise<PostResult> {', '(request: PostRequest, n = 1): Promise<PostResult> {'],
+      [
+        POST,
+        'if (attempt.started) return',
+        'if (attempt.started && n < 2) return postOnce(request, n + 1); else return',
+      ],
     ],
-    test: {
-      file: 'test/agent-jobs/send-outcomes.test.ts',
-      name: "over plain TCP, a message to a peer that 'reads all, resets' is 'unknown'",
-    },
+    test: sendOutcomes("over plain TCP, a message to a peer that 'reads all, resets' is 'unknown'"),
   },
   {
-    name: 'connections are reused',
-    what: 'messages share a keep-alive connection',
+    name: 'messages share a keep-alive connection',
     edits: [
-      {
-        file: POST,
-        find: `class RefusedError extends Error {`,
-        replace: `const kept: Record<string, Client> = {};
-
-class RefusedError extends Error {`,
-      },
-      {
-        file: POST,
-        find: `  const client = new Client(request.origin, {
-    connect: connection.connect,
-    pipelining: 0,
-    maxResponseSize: request.maxResponseBytes,
-    // The total deadline covers both.
-    headersTimeout: 0,
-    bodyTimeout: 0,
-  });`,
-        replace: `  const client = (kept[request.origin] ??= new Client(request.origin, { pipelining: 1 }));`,
-      },
-      { file: POST, find: `  void client.destroy().catch(() => undefined);\n`, replace: '' },
+      [POST, 'class RefusedError', 'const kept: Record<string, Client> = {};\nclass RefusedError'],
+      [POST, 'const client = new Client', 'const client = kept[request.origin] ??= new Client'],
+      [POST, 'connect: connection.connect,\n    pipelining: 0', 'pipelining: 1'],
+      [POST, 'void client.destroy().catch(() => undefined);', ''],
     ],
-    test: {
-      file: AT_MOST_ONCE,
-      name: 'over plain TCP none of 200 messages fails if the peer closes every connection after its answer',
-    },
+    test: atMostOnce('over plain TCP none of 200 messages fails if the peer closes every connection after its answer'),
   },
   {
-    name: 'redirects are followed',
-    what: 'the same POST goes to the Location of an answer, as fetch does for 307 and 308',
+    name: 'a message goes to the Location of an answer, as fetch does for 307 and 308',
     edits: [
-      {
-        file: POST,
-        find: `  if (attempt.answer) return { kind: 'answered', answer: attempt.answer, error };`,
-        replace: `  const location = attempt.answer?.headers['location'];
-  if (typeof location === 'string') {
-    const { origin, pathname } = new URL(location, request.origin);
-    return postOnce({ ...request, origin, path: pathname });
-  }
-  if (attempt.answer) return { kind: 'answered', answer: attempt.answer, error };`,
-      },
+      [
+        POST,
+        'if (attempt.answer) return',
+        `const to = attempt.answer?.headers['location'];
+  if (typeof to === 'string') return postOnce({ ...request, path: new URL(to, request.origin).pathname });
+  if (attempt.answer) return`,
+      ],
     ],
-    test: { file: AT_MOST_ONCE, name: 'a 307 is never followed, either for a message or for a read' },
+    test: atMostOnce('a 307 is never followed, either for a message or for a read'),
   },
   {
-    name: 'an error is passed on as the cause',
-    what: 'the error of the HTTP library, with what the service wrote, enters the history with the outcome',
-    edits: [
-      {
-        file: CLIENT,
-        find: `return { outcome: 'unknown', message };`,
-        replace: `return { outcome: 'unknown', message, ...{ cause: result.error } };`,
-      },
-    ],
-    test: {
-      file: 'test/agent-jobs/secrets.test.ts',
-      name: 'a parser error shows nothing of what the peer wrote',
-    },
+    name: 'what the service wrote enters the history with the error of the HTTP library',
+    edits: [['src/agent-jobs/agent-jobs-client.ts', `'unknown', message };`, `'unknown', message, ...result };`]],
+    test: secrets('a parser error shows nothing of what the peer wrote'),
   },
   {
-    name: 'a plain Error is thrown in a workflow',
-    what: 'an error that should end the follow-up fails its workflow task, again and again',
+    name: 'an error that should end a follow-up fails its workflow task again and again',
     edits: [
-      {
-        file: 'src/workflows/failures.ts',
-        find: `  return ApplicationFailure.create({ type, message, nonRetryable: true, details: [details] });`,
-        replace: `  return Object.assign(new Error(message), { type, details: [details] }) as unknown as ApplicationFailure;`,
-      },
+      [
+        'src/workflows/failures.ts',
+        'ApplicationFailure.create({ type, message,',
+        'Object.assign(new Error(message), { type,',
+      ],
+      ['src/workflows/failures.ts', 'details: [details] });', 'details: [details] }) as never;'],
     ],
-    test: { file: PATHS, name: 'a follow-up fails with InvalidInput' },
-    rebuilds: true,
+    test: paths('a follow-up fails with InvalidInput'),
   },
   {
-    name: 'a cancel reaches the send',
-    what: 'a follow-up that is cancelled while its message is on its way does not wait for the answer',
-    edits: [
-      {
-        file: FOLLOW_UP,
-        find: `return await CancellationScope.nonCancellable(() => flow.run());`,
-        replace: `return await flow.run();`,
-      },
-    ],
-    test: { file: PATHS, name: 'a follow-up that is cancelled while its message is on its way lets it arrive' },
-    rebuilds: true,
+    name: 'a follow-up that is cancelled while its message is on its way does not wait for the answer',
+    edits: [[FOLLOW_UP, 'CancellationScope.nonCancellable(() => flow.run())', 'flow.run()']],
+    test: paths('a follow-up that is cancelled while its message is on its way lets it arrive'),
   },
   {
-    name: 'an answer is taken as it comes',
-    what: 'a signal that is typed by hand fails the workflow task, or is taken for a grant',
-    edits: [
-      {
-        file: FOLLOW_UP,
-        find: `    if (parsed.ok) flow.hear(parsed.value);`,
-        replace: `    void parsed;
-    flow.hear(answer as Parameters<FollowUp['hear']>[0]);`,
-      },
-    ],
-    test: {
-      file: 'test/operators/follow-up.test.ts',
-      name: 'a waiting follow-up skips nonsense, and refuses invalid updates',
-    },
-    rebuilds: true,
+    name: 'a follow-up takes an answer that was typed by hand for a grant',
+    edits: [[FOLLOW_UP, 'if (parsed.ok) flow.hear(parsed.value)', 'void parsed, flow.hear(answer as never)']],
+    test: followUp('a waiting follow-up skips nonsense, and refuses invalid updates'),
   },
   {
-    name: 'a report is taken as it comes',
-    what: 'what is typed by hand counts as the service’s answer to a message',
+    name: 'a send that was completed by hand counts as the service’s answer',
     edits: [
-      {
-        file: PORT,
-        find: `return readSendResult(await send.executeWithOptions({ summary }, [order]), order);`,
-        replace: `return (await send.executeWithOptions({ summary }, [order])) ?? readSendResult(undefined, order);`,
-      },
+      [
+        'src/workflows/follow-up-port.ts',
+        'readSendResult(await',
+        '((sent: SendResult, to: SendOrder) => sent ?? readSendResult(sent, to))(await',
+      ],
     ],
-    test: {
-      file: PATHS,
-      name: 'a follow-up whose send is completed by hand does not take that for the service’s answer',
-    },
-    rebuilds: true,
+    test: paths('a follow-up whose send is completed by hand does not take that for the service’s answer'),
   },
   {
-    name: 'a grant is for every run',
-    what: 'a run that was reset sends with the grant of the run before',
-    edits: [
-      {
-        file: ACTIVITIES,
-        find: `      if (ownRun().runId !== grant.runId) return result('foreign', 'the send was granted to another run');
-`,
-        replace: ``,
-      },
-    ],
-    test: { file: PATHS, name: 'a follow-up that is reset after its grant does not use the grant again' },
+    name: 'a run that was reset sends with the grant of the run before',
+    edits: [['src/activities/index.ts', 'ownRun().runId !== grant.runId', 'grant.runId === undefined']],
+    test: paths('a follow-up that is reset after its grant does not use the grant again'),
   },
   {
-    name: 'a stopped budget starts by itself',
-    what: 'the next ask starts a budget that somebody has stopped',
-    edits: [
-      {
-        file: 'src/contract/protocol.ts',
-        find: `workflowIdReusePolicy: 'REJECT_DUPLICATE' as const`,
-        replace: `workflowIdReusePolicy: 'ALLOW_DUPLICATE' as const`,
-      },
-    ],
-    test: {
-      file: PATHS,
-      name: 'a budget that is stopped blocks those who ask, and counts what was sent when it starts again',
-    },
+    name: 'the next ask starts a budget that was stopped',
+    edits: [['src/contract/protocol.ts', `'REJECT_DUPLICATE' as const`, `'ALLOW_DUPLICATE' as const`]],
+    test: paths('a budget that is stopped blocks those who ask, and counts what was sent when it starts again'),
   },
   {
-    name: 'a new run of the budget begins empty',
-    what: 'continue-as-new without the state',
-    edits: [
-      {
-        file: BUDGET,
-        find: `return continueAsNew<typeof projectBudget>({ projectId, settings }, budget.state);`,
-        replace: `return continueAsNew<typeof projectBudget>({ projectId, settings });`,
-      },
-    ],
-    test: { file: PATHS, name: 'a budget continues as new with its settings, its sends and its line' },
-    rebuilds: true,
+    name: 'a budget continues as new without its state',
+    edits: [[BUDGET, '{ projectId, settings }, budget.state)', '{ projectId, settings })']],
+    test: paths('a budget continues as new with its settings, its sends and its line'),
   },
   {
-    name: 'a reset budget trusts its history',
-    what: 'a budget that was reset does not count what was sent after the point of its reset',
-    edits: [
-      {
-        file: BUDGET,
-        find: `workflowInfo().runId !== runId && patched(\`counts-after-\${runId}\`)`,
-        replace: `false && patched(\`counts-after-\${runId}\`)`,
-      },
-    ],
-    test: { file: PATHS, name: 'a budget that is reset counts what was sent' },
-    rebuilds: true,
+    name: 'a budget that was reset does not count what was sent after the point of its reset',
+    edits: [[BUDGET, 'workflowInfo().runId !== runId && patched(', 'false && patched(']],
+    test: paths('a budget that is reset counts what was sent'),
   },
   {
-    name: 'a cancel reaches the budget',
-    what: 'a budget ends when it is asked to cancel',
-    edits: [
-      {
-        file: BUDGET,
-        find: `await CancellationScope.nonCancellable(() => loop.run(assumeFull && state === undefined));`,
-        replace: `await loop.run(assumeFull && state === undefined);`,
-      },
-    ],
-    test: {
-      file: 'test/operators/budget.test.ts',
-      name: 'a budget that is asked to cancel continues and says so with an empty queue and no timer',
-    },
-    rebuilds: true,
+    name: 'a budget ends when it is asked to cancel',
+    edits: [[BUDGET, 'CancellationScope.nonCancellable(() => loop.run(', '((run) => run())(() => loop.run(']],
+    test: budget('a budget that is asked to cancel continues and says so with an empty queue and no timer'),
   },
   {
-    name: 'a budget takes words as they come',
-    what: 'a signal that is typed by hand fails the tasks of the budget',
+    name: 'a signal that was typed by hand fails the tasks of a budget',
     edits: [
-      {
-        file: BUDGET,
-        find: `    if (parsed.ok && isOfProject(projectId, parsed.value.workflowId)) loop.hear(parsed.value);`,
-        replace: `    void parsed;
-    loop.hear(event as Parameters<BudgetLoop['hear']>[0]);`,
-      },
+      [
+        BUDGET,
+        'if (parsed.ok && isOfProject(projectId, parsed.value.workflowId)) loop.hear(parsed.value)',
+        'void parsed, loop.hear(event as never)',
+      ],
     ],
-    test: { file: 'test/operators/budget.test.ts', name: 'a budget skips signals and updates that make no sense' },
-    rebuilds: true,
+    test: budget('a budget skips signals and updates that make no sense'),
   },
 ];
