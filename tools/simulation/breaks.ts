@@ -3,28 +3,60 @@ import { fileURLToPath } from 'node:url';
 import { createViteServer } from 'vitest/node';
 import { runSeed } from './seed.js';
 
-/** A rule that can be taken out: a profile that shows it, a file of src, a text that occurs once, and another. */
-type Break = readonly [profile: string, file: string, text: string, instead: string];
-
-/** Rules whose absence the simulation notices. */
-export const breaks = JSON.parse(readFileSync(new URL('breaks.json', import.meta.url), 'utf8')) as Record<
-  string,
-  Break
->;
+/** Rules that can be taken out: a profile that shows it, a file of src, a text that occurs once, and another. */
+export const breaks: Record<string, readonly [profile: string, file: string, text: string, instead: string]> = {
+  window: ['calm', 'budget/budget', 'fromMs + windowMs + marginMs', 'fromMs + 0.9 * windowMs'],
+  unknown: ['network', 'budget/budget', `outcome === 'unknown' ? grant.overAtMs : Math.min`, 'Math.min'],
+  count: ['budget-deletions', 'budget/state', 'isCounting: true', 'isCounting: false'],
+  reset: ['budget-resets', 'budget/loop', 'this.budget.state.isCounting = true', 'void 0'],
+  lease: ['freezes', 'activities/index', 'const mayStart = () =>', 'const mayStart = () => true ||'],
+  run: ['resets', 'activities/index', 'ownRun().runId !== grant.runId', 'false'],
+  'by-hand': ['activities', 'follow-up/port', 'sent?.grant === grantName(grant) && isKnown', 'isKnown'],
+  doubt: ['resets+service+stops', 'follow-up/flow', 'this.#isInDoubt = port.mayHaveSent', 'this.#isInDoubt = false'],
+  replaced: ['resets+budget-deletions', 'budget/budget', '!mayHaveSent || remembersAll', 'true'],
+  latest: ['resets', 'budget/budget', 'const isLatest = isLast && (', 'const isLatest = ('],
+  turn: ['calm', 'budget/budget', 'if (owner !== undefined && owner !== workflowId) continue;', ''],
+  stale: ['stale', 'follow-up/watch', 'const STALE_MS = 10_000', 'const STALE_MS = 0'],
+  settled: ['stale', 'follow-up/watch', 'const isSettled =', 'const isSettled = true ||'],
+  owners: ['stops', 'budget/budget', 'turn.untilMs ??= Math.max(nowMs, known?.overAtMs ?? 0) + SETTLE_MS', 'void 0'],
+  pause: ['refusals', 'budget/budget', 'if (servicePause && servicePause.untilMs > nowMs) return undefined', ''],
+  operator: ['orders', 'budget/budget', 'isCounting || this.isPausedByOperator(nowMs)', 'isCounting'],
+  patience: ['impatient', 'follow-up/flow', 'if (this.port.nowMs() < this.#patienceEndsMs) return;', 'return;'],
+  'known-turn': ['resets', 'budget/budget', 'Object.assign(turn, { owner: workflowId, runId })', ''],
+  backoff: ['clocks', 'follow-up/flow', 'Math.min(this.#longestMs(longestMs), 500 * 2 ** times)', '1'],
+  retold: ['retold', 'budget/budget', '!isUnderWay && mayHaveArrived(outcome) &&', '!isUnderWay &&'],
+  counted: ['retold', 'budget/budget', 'known.isCounted && mayHaveSent && known', 'false && known'],
+  'ask-again': ['signals', 'follow-up/flow', 'const ASK_AGAIN_MS = 3_600_000', 'const ASK_AGAIN_MS = 1e9'],
+  'watch-run': ['resets', 'activities/index', 'order.runId !== ownRun().runId', 'false'],
+  refused: ['refusals', 'budget/budget', ' + refused.length', ''],
+  hold: ['backlog', 'budget/budget', `outcome === 'unknown' ? grant.overAtMs`, 'true ? grant.overAtMs'],
+  'book-turn': ['budget-deletions', 'budget/budget', `turn.owner = workflowId;\n        delete turn.runId;`, ''],
+  drain: ['network', 'budget/budget', 'const overAtMs = nowMs + leaseMs + drainMs', 'const overAtMs = nowMs + 100'],
+  'turn-kept': ['stops+stale', 'follow-up/flow', 'this.#turnUntilMs === undefined ? {}', 'true ? {}'],
+  cancelled: ['stops', 'follow-up/flow', '(this.#isCancelled) throw this.#unsent', '(false) throw this.#unsent'],
+  'retry-after': ['refusals', 'budget/budget', 'Math.max(retryAfterMs ?? 0, Math.min(', 'Math.max(0, Math.min('],
+  undone: ['impatient+takeovers', 'follow-up/flow', `await this.port.nextTask();\n      const turn`, 'const turn'],
+  canary: ['calm-batch', 'batch/part', 'if (index >= until) break;', ''],
+  share: ['calm-batch', 'batch/part', 'this.#open.size < this.#order.share', 'this.#open.size < this.#order.share + 2'],
+  'tell-all': ['batch', 'batch/batch', 'part.order.tellAll = true;', ''],
+  withdraw: ['batch', 'batch/part-flow', `await this.#ask(this.#part.positions('waiting'));`, ''],
+  retries: ['batch', 'client/batch-retry', 'attempts.get(indexes[item.index] ?? -1)', 'attempts.get(-1)'],
+  parts: ['batch', 'contract/batch-protocol', 'part: `${part}-${hash}`', 'part: `${part}-uEsrHPkfhD2`'],
+  missing: ['batch', 'batch/part-flow', 'else this.#doubts.set(position, GONE);', 'else this.#end(position, GONE);'],
+};
 
 const MOST_SEEDS = 500;
 
 /** Says in which seed the simulation notices that a rule is missing; `undefined` if it does not. */
 export async function findBreak(name: string): Promise<string | undefined> {
-  const [profile, file, text, instead] = breaks[name] ?? [];
-  if (profile === undefined || text === undefined) throw new Error(`no break is called ${name}`);
-  const root = fileURLToPath(new URL('../..', import.meta.url));
-  const path = `${root}src/${file}.ts`;
+  const [profile = '', file, text = '', instead] = breaks[name] ?? [];
+  const path = fileURLToPath(new URL(`../../src/${file}.ts`, import.meta.url));
   const parts = readFileSync(path, 'utf8').split(text);
   if (parts.length !== 2) throw new Error(`${name}: occurs ${parts.length - 1} times in ${file}, not once: ${text}`);
   const transform = (_: string, id: string) => (id === path ? parts.join(instead) : undefined);
   const vite = await createViteServer({
-    ...{ root, configFile: false, appType: 'custom', logLevel: 'silent', optimizeDeps: { noDiscovery: true } },
+    ...{ configFile: false, appType: 'custom', logLevel: 'silent', optimizeDeps: { noDiscovery: true } },
+    root: fileURLToPath(new URL('../..', import.meta.url)),
     server: { middlewareMode: true, hmr: false, ws: false, watch: null },
     plugins: [{ name, enforce: 'pre', transform }],
   });

@@ -1,4 +1,3 @@
-import { batchProfiles } from './batch-seed.js';
 import { followUp, type Order, projectBudget } from './ports.js';
 import type { Happened, Run } from './runs.js';
 import type { Stage } from './seed.js';
@@ -9,22 +8,22 @@ import { START_MS } from './world.js';
 export const faults = [
   ...(['workers', 'freezes', 'clocks', 'network', 'signals', 'service', 'refusals', 'stale', 'takeovers'] as const),
   ...(['budget-resets', 'budget-stops', 'budget-deletions', 'resets', 'stops', 'words', 'activities'] as const),
-  ...(['orders', 'reuse', 'impatient', 'crowds', 'retold', 'revived'] as const),
+  ...(['orders', 'reuse', 'impatient', 'crowds', 'retold', 'revived', 'batch'] as const),
 ];
 export type Fault = (typeof faults)[number];
 
-/**
- * Worlds: `calm` has no faults, `all` has all kinds but `retold` and `revived`, `backlog` has 320 follow-ups,
- * `calm-batch` and `batch` have a batch without and with faults.
- */
-export const profiles = ['calm', ...faults, 'all', 'backlog', ...batchProfiles];
-const isFault = (name: string): name is Fault => faults.some((fault) => fault === name);
+/** Worlds: `calm` has no faults, `backlog` has 320 follow-ups and no faults, and `calm-batch` a batch and no faults. */
+export const profiles = ['calm', ...faults, 'all', 'backlog', 'calm-batch'];
 
 /** The faults of a profile. Kinds may be joined with `+`. */
 export function faultsOf(profile: string): readonly Fault[] {
-  const kinds = profile.split('+').filter(isFault);
-  if (kinds.length === 0 && !profiles.includes(profile)) throw new Error(`no profile is called ${profile}`);
-  return profile === 'all' ? faults.filter((fault) => fault !== 'retold' && fault !== 'revived') : kinds;
+  const unknown = profile.split('+').find((name) => !profiles.includes(name));
+  if (unknown !== undefined) throw new Error(`no profile is called ${unknown}`);
+  if (profile === 'all') return faults.slice(0, faults.indexOf('retold'));
+  const kinds = new Set(profile.split('+'));
+  // Items whose delivery is unknown, and calls and tasks that are lost.
+  if (kinds.has('batch')) for (const kind of ['network', 'takeovers']) kinds.add(kind);
+  return faults.filter((fault) => kinds.has(fault));
 }
 
 /** Whether a budget may have to start afresh. */
@@ -32,7 +31,7 @@ export const isBudgetLost = (has: ReadonlySet<Fault>): boolean =>
   (['budget-resets', 'budget-stops', 'budget-deletions', 'retold', 'revived'] as const).some((fault) => has.has(fault));
 
 /** Decides what strikes when. All faults end when the log says so. */
-export function planFaults({ world, has, server, service, callers, log, budget }: Stage): void {
+export function planFaults({ world, has, server, service, callers, log, budget, batches }: Stage): void {
   const { chance } = world;
   const { healedAtMs } = log;
   /** What strikes at the next send. */
@@ -70,7 +69,7 @@ export function planFaults({ world, has, server, service, callers, log, budget }
   strike('service', 1, () => service.archive(chance.pick([...service.jobs.keys()])));
   strike('refusals', 3, () => (service.until.limited = untilMs(120_000)));
   strike('refusals', 2, () => (service.until[chance.pick(['unauthorized', 'payment'] as const)] = untilMs(300_000)));
-  strike('takeovers', 6, () => (server.stalledUntilMs[chance.pick(['budget', 'followUp'] as const)] = untilMs(60_000)));
+  strike('takeovers', 6, () => (server.stalledUntilMs[chance.pick(['budget', 'others'] as const)] = untilMs(60_000)));
   strike('takeovers', 6, () => chance.pick([server.running(BUDGET_ID), anyRunning()])?.replay());
   strike('budget-resets', 3, () => {
     const runs = server.runs.get(BUDGET_ID)?.filter(({ tasks }) => tasks.length > 1) ?? [];
@@ -160,6 +159,35 @@ export function planFaults({ world, has, server, service, callers, log, budget }
         return latest && latest.status !== 'running' && server.reset(latest, 0);
       });
     }
+  });
+  // The latest run of a batch, a part or a follow-up of a batch, if there is any.
+  const of = (id: RegExp): Run | undefined => {
+    const runs = [...server.runs].flatMap(([workflowId, all]) => (id.test(workflowId) ? all.slice(-1) : []));
+    return runs.length > 0 ? chance.pick(runs) : undefined;
+  };
+  const [BATCH, PART, ITEM] = [/^follow-up-batch\/[^/]+$/, /^follow-up-batch\/.*\//, /^follow-up\/.*:/];
+  const resetAny = (run: Run | undefined) => run && server.reset(run, chance.whole(0, run.tasks.length));
+  strike('batch', 10, () => resetAny(of(PART)));
+  strike('batch', 6, () => resetAny(of(BATCH)));
+  strike('batch', 3, () => server.close(of(PART), 'terminated'));
+  strike('batch', 6, () => resetAny(of(ITEM)));
+  strike('batch', 6, () => server.close(of(ITEM), 'terminated'));
+  strike('batch', 1, () => chance.happens(0.3) && batches?.cancel(chance.pick([...batches.started.keys()])));
+  strike('batch', 6, () => {
+    const run = of(BATCH);
+    server.close(run, 'terminated');
+    const revive = () =>
+      run && !server.running(run.workflowId) && server.latest(run.workflowId) && server.reset(run, run.tasks.length);
+    world.after(chance.between(0, 30_000), revive);
+  });
+  // Its parts go on, and another list gets the same id.
+  strike('batch', 1, () => {
+    const { items = [] } = batches?.started.get('b') ?? {};
+    if (!batches || !chance.happens(0.5)) return;
+    world.note('the id of the batch is used again');
+    server.delete('follow-up-batch/b');
+    const next = chance.happens(0.3) ? items : batches.newItems('c');
+    world.after(chance.between(0, 5_000), () => server.latest('follow-up-batch/b') ?? batches.start('b', next, {}));
   });
   // What a reset of the budget brings back does not last.
   if (has.has('orders')) world.at(healedAtMs, () => order({ resume: true, limit: budget.settings.limit }));

@@ -10,14 +10,13 @@ import { FollowUp } from '../../src/follow-up/flow.js';
 import { type FollowUpPort, readSendResult, readSlotAnswer } from '../../src/follow-up/port.js';
 import { readWatchResult } from '../../src/follow-up/watch.js';
 import { type Code, ContinueAsNew, type Run } from './runs.js';
-import type { FollowUpServer } from './server.js';
 import { Chance } from './world.js';
 
 const TELL = { isLocal: true, startToCloseMs: 10_000, retryMs: [1_000, 60_000] } as const;
 const LIST = { isLocal: true, startToCloseMs: 20_000, retryMs: [5_000, 300_000] } as const;
 
 /** Hears a signal if it is not rubbish. */
-function hear<T>(schema: z.ZodType<T>, input: unknown, what: (event: T) => void): void {
+export function hear<T>(schema: z.ZodType<T>, input: unknown, what: (event: T) => void): void {
   const { success, data } = schema.safeParse(input);
   if (success) what(data);
 }
@@ -25,10 +24,10 @@ function hear<T>(schema: z.ZodType<T>, input: unknown, what: (event: T) => void)
 /** The shipped flow of a follow-up, over a port that does what that of its workflow does. */
 export function followUp(settings: Settings): Code {
   const begin = (run: Run) => {
-    const { workflowId, runId, startedAtMs, what, nowMs, condition } = run;
+    const { workflowId, runId, startedAtMs, originalRunId, nowMs, condition } = run;
     const chance = new Chance(Number(/\d+$/.exec(workflowId)?.[0]));
     const flow = new FollowUp(settings, {
-      ...{ runId, startedAtMs, mayHaveSent: runId !== what.originalRunId, nowMs, condition },
+      ...{ runId, startedAtMs, mayHaveSent: runId !== originalRunId, nowMs, condition },
       random: () => chance.next(),
       nextTask: async () => {
         await condition(() => false, 1);
@@ -102,10 +101,8 @@ export interface BudgetOptions {
 /** The shipped budget and its loop, over a port that does what that of its workflow does. */
 export function projectBudget({ settings, places, mostEvents, assumeFull = false }: BudgetOptions): Code {
   const begin = (run: Run) => {
-    const { what, nowMs, condition } = run;
-    const server = run.server as unknown as FollowUpServer;
-    const { originalRunId } = what;
-    const before = what.before as BudgetState | undefined;
+    const { server, originalRunId, nowMs, condition } = run;
+    const before = run.before as BudgetState | undefined;
     const log = () => (run.isReplaying ? undefined : server.log);
     const budget = new Budget(structuredClone(before) ?? newState(settings, run.startedAtMs), places);
     const loop = new BudgetLoop(budget, {

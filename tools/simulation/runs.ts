@@ -1,4 +1,7 @@
+import type { BatchFlow } from '../../src/batch/batch-flow.js';
+import type { PartFlow } from '../../src/batch/part-flow.js';
 import type { Budget } from '../../src/budget/budget.js';
+import type { PartInput } from '../../src/contract/batch-protocol.js';
 import type { Activity, ActivityOptions, Server } from './server.js';
 import { drain } from './world.js';
 
@@ -14,11 +17,12 @@ export interface Outcome {
 
 type Handlers = Record<string, (input: unknown) => unknown>;
 
-/** The code of a workflow with its input. `begin` returns its main function, and what hears signals and updates. */
+/** The code of a workflow with its input. `begin` returns its main function, and what hears signals and updates. `prompt`: of a follow-up. */
 export interface Code {
   begin(run: Run): { main: () => Promise<unknown>; handlers: Handlers };
-  /** Of a follow-up. */
   prompt?: string;
+  /** What Temporal keeps of it besides its history. */
+  kept?: { input?: PartInput; memo?: Record<string, unknown>; batchId?: string };
 }
 
 /** The next run begins with this state. */
@@ -58,8 +62,9 @@ export class Run {
   end: Outcome = {};
   isTaskDue = false;
   isReplaying = false;
-  /** Of a budget. */
+  /** What it runs, if that is a budget, a batch or a part. Also after its end. */
   budget: Budget | undefined;
+  flow: BatchFlow | PartFlow | undefined;
   readonly inbox: Happened[] = [];
   /** What each step of a workflow task brought. Local activities drag it out: only the step that ends it is written. */
   readonly tasks: { atMs: number; events: Happened[]; endsTask: boolean }[] = [];
@@ -67,10 +72,6 @@ export class Run {
   readonly activities = new Set<Activity>();
   /** In which task its history has a marker. */
   readonly markers = new Map<string, number>();
-  readonly workflowId: string;
-  readonly runId: string;
-  readonly startedAtMs: number;
-  readonly code: Code;
   /** What its activities were given. A reset run takes over those under way as they are. */
   readonly inputs = new Map<number, unknown>();
   readonly #stops = new Map<number, () => void>();
@@ -81,15 +82,24 @@ export class Run {
   #written = { calls: 0, states: 0 };
   #memory = new Memory();
 
-  /** @param what.before the state of the run before */
+  /** @param before the state of the run before */
   constructor(
     readonly server: Server,
-    readonly what: Pick<Run, 'workflowId' | 'runId' | 'startedAtMs' | 'code'> & {
-      originalRunId: string;
-      before: unknown;
-    },
-  ) {
-    ({ workflowId: this.workflowId, runId: this.runId, startedAtMs: this.startedAtMs, code: this.code } = what);
+    readonly workflowId: string,
+    readonly runId: string,
+    readonly startedAtMs: number,
+    readonly code: Code,
+    readonly originalRunId: string,
+    readonly before: unknown,
+  ) {}
+
+  /** A run that begins as this one did, up to a step. */
+  copy(runId: string, kept: number): Run {
+    const { server, workflowId, startedAtMs, code, originalRunId, before } = this;
+    const copy = new Run(server, workflowId, runId, startedAtMs, code, originalRunId, before);
+    copy.tasks.push(...this.tasks.slice(0, kept));
+    for (const [name, task] of this.markers) if (task < kept) copy.markers.set(name, task);
+    return copy;
   }
 
   nowMs = (): number => this.#memory.nowMs;
@@ -128,7 +138,7 @@ export class Run {
     if ([...calls.keys()].some((id) => this.#isLocal(id))) return;
     // The server closes no run that has news.
     const isRefused = end !== undefined && this.inbox.length > 0;
-    if (isRefused || world.chance.happens(this.server.faults().undone)) {
+    if (isRefused || world.chance.happens(this.server.faults(this.workflowId).undone)) {
       world.note('undone', this.workflowId, this.runId);
       return this.replay();
     }

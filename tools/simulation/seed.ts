@@ -1,10 +1,10 @@
 import type { FollowUpSettings as Settings } from '../../src/contract/index.js';
-import { isBatchProfile, runBatchSeed } from './batch-seed.js';
+import { Batches } from './batch.js';
 import { type Fault, faultsOf, planFaults } from './faults.js';
 import { type BudgetOptions, followUp, projectBudget } from './ports.js';
-import { BUDGET_ID, FollowUpServer } from './server.js';
+import { BUDGET_ID, Server } from './server.js';
 import { Service } from './service.js';
-import { judgeSeed, Log, saidBy } from './verdicts.js';
+import { judgeSeed, Log } from './verdicts.js';
 import { Worker } from './worker.js';
 import { START_MS, World } from './world.js';
 
@@ -20,11 +20,12 @@ export interface Caller {
 export interface Stage {
   world: World;
   has: ReadonlySet<Fault>;
-  server: FollowUpServer;
+  server: Server;
   service: Service;
   log: Log;
   callers: Caller[];
   budget: BudgetOptions;
+  batches?: Batches;
 }
 
 const FAULTS_MS = 1_800_000;
@@ -33,30 +34,24 @@ const LOOK_EVERY_MS = 60_000;
 /** A follow-up asks again after an hour: its grant may be lost, or its budget replaced. */
 const MOST_LOOKS = 65;
 
-/** What one seed showed: what is wrong, and how the runs of follow-ups ended. */
-export interface Report {
-  found: Log['found'];
-  ends: string[];
-  trace: number;
-}
-
 /** Runs the world of one seed until all is over. */
-export async function runSeed(profile: string, seed: number, print?: (line: string) => void): Promise<Report> {
-  if (isBatchProfile(profile)) return runBatchSeed(profile, seed, print);
+export async function runSeed(profile: string, seed: number, print?: (line: string) => void) {
   const world = new World(seed, print);
   const { random } = Math;
   // The activities vary their waits by chance.
   Math.random = () => world.chance.next();
   try {
-    const { found, ended } = await runWorld(world, new Set(faultsOf(profile)), profile === 'backlog');
-    const ends = ended.map((run) => saidBy(run)?.type ?? run.status);
-    return { found, ends, trace: world.trace >>> 0 };
+    const { found } = await runWorld(world, profile);
+    return { found, trace: world.trace >>> 0 };
   } finally {
     Math.random = random;
   }
 }
 
-async function runWorld(world: World, has: ReadonlySet<Fault>, isBacklog: boolean): Promise<Log> {
+async function runWorld(world: World, profile: string): Promise<Log> {
+  const has: ReadonlySet<Fault> = new Set(faultsOf(profile));
+  const isBacklog = profile === 'backlog';
+  const hasBatch = /batch/.test(profile);
   const { chance } = world;
   const limit = isBacklog ? 100 : chance.pick([2, 3, 5, 8]);
   const windowMs = isBacklog ? 3_600_000 : chance.pick([120_000, 300_000, 600_000]);
@@ -72,7 +67,7 @@ async function runWorld(world: World, has: ReadonlySet<Fault>, isBacklog: boolea
   const offsetMs = has.has('clocks') ? chance.between(-marginMs, marginMs) : 0;
   const undoneOften = chance.pick([0.02, 0.2]);
   const undone = () => (has.has('takeovers') && world.nowMs < log.healedAtMs ? undoneOften : 0);
-  const server = new FollowUpServer(world, log, offsetMs, () => ({ ...chancesOf('signals')(), undone: undone() }));
+  const server = new Server(world, log, offsetMs, () => ({ ...chancesOf('signals')(), undone: undone() }));
   const budget = {
     settings: { limit, windowMs, marginMs, reserve },
     places: has.has('crowds') ? { most: chance.whole(2, 6), mostForJob: 2 } : { most: 1_000, mostForJob: 10 },
@@ -82,29 +77,34 @@ async function runWorld(world: World, has: ReadonlySet<Fault>, isBacklog: boolea
   for (let n = chance.whole(1, 3); n > 0; n--) {
     server.workers.push(new Worker(stage, projectBudget(budget), chancesOf('network')));
   }
-  addCallers(stage, isBacklog);
+  addCallers(stage, isBacklog ? [320, 320] : hasBatch ? [12, chance.whole(0, 4)] : [chance.whole(2, 8)]);
+  if (hasBatch) stage.batches = new Batches(stage);
   planFaults(stage);
   watchForStuck(stage);
   const mustRunUntilMs = isBacklog ? START_MS + 3 * windowMs : log.healedAtMs;
   const isOver = ({ workflowId, startsAtMs }: Caller) => startsAtMs < world.nowMs && !server.running(workflowId);
   try {
-    await world.run(START_MS + END_MS, () => world.nowMs > mustRunUntilMs && stage.callers.every(isOver));
+    await world.run(
+      START_MS + (hasBatch ? 3 : 1) * END_MS,
+      () => world.nowMs > mustRunUntilMs && stage.callers.every(isOver) && stage.batches?.isOver !== false,
+    );
   } catch (error) {
     log.find('crash', (error as Error).stack);
   }
   judgeSeed(stage);
+  stage.batches?.judge(has.has('batch'));
   // The first message of the fourth window.
   const fourthMs = service.arrivals[3 * limit]?.atMs ?? Infinity;
   if (isBacklog && fourthMs - START_MS > (3 * windowMs) / 0.99) log.find('idle', `${fourthMs - START_MS} ms`);
   return log;
 }
 
-function addCallers({ world, has, service, server, callers }: Stage, isBacklog: boolean): void {
+function addCallers({ world, has, service, server, callers }: Stage, [jobs, most]: [number, number?]): void {
   const { chance } = world;
-  const jobs = isBacklog ? 320 : chance.whole(2, 8);
+  const isBacklog = jobs === 320;
   for (let i = 0; i < jobs; i++) service.addJob(`j${i}`);
   const isImpatient = (probability: number) => has.has('impatient') && chance.happens(probability);
-  for (let i = 0, most = isBacklog ? 320 : chance.whole(6, 18); i < most; i++) {
+  for (let i = 0, count = most ?? chance.whole(6, 18); i < count; i++) {
     const jobId = `j${isBacklog ? i : chance.whole(0, jobs - 1)}`;
     const workflowId = `follow-up/p/${jobId}/k${i}`;
     const poll = { initialIntervalMs: chance.whole(1_000, 8_000), maxIntervalMs: chance.whole(8_000, 60_000) };

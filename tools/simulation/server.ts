@@ -2,6 +2,7 @@ import { ApplicationFailure, TimeoutFailure } from '@temporalio/common';
 import { msToNumber } from '@temporalio/common/lib/time.js';
 import type { ListedSend, Message } from '../../src/budget/budget.js';
 import { Failed } from '../../src/follow-up/flow.js';
+import { outcomeOf } from './client.js';
 import { type Code, ContinueAsNew, type Happened, type Outcome, Run } from './runs.js';
 import type { Log } from './verdicts.js';
 import type { Worker } from './worker.js';
@@ -31,32 +32,35 @@ export interface Activity {
 
 export const BUDGET_ID = 'project-budget/p';
 
-/** A Temporal server: runs with their tasks, signals, updates and resets. */
-export abstract class Server {
+/** A Temporal server: runs with their tasks, activities, signals, updates, children and resets. */
+export class Server {
   readonly runs = new Map<string, Run[]>();
+  readonly workers: Worker[] = [];
+  /** Until when no worker takes a task of these workflows. */
+  readonly stalledUntilMs = { budget: 0, others: 0 };
+  /** Workflows that were reset after their end. */
+  readonly restarted = new Set<string>();
+  onActivity: (activity: Activity) => void = () => undefined;
+  /** Calls that wait for the end of a workflow. */
+  readonly #watchers = new Map<string, { run: Run; id: number }[]>();
   #ids = 0;
 
-  constructor(readonly world: World) {}
-
-  abstract readonly faults: () => { undone: number };
-  /** How long the next workflow task of a run waits for a worker. Called even if a task is due already. */
-  protected abstract readonly queuedMs: (run: Run) => number;
-  protected abstract readonly closed: (run: Run) => void;
-  abstract startActivity(run: Run, id: number, name: string, input: unknown, options: ActivityOptions): () => void;
-
-  /** How much the clock of the host that has the workflow differs. */
-  offsetOf: (workflowId: string) => number = () => 0;
-  /** Until when no worker takes a task of the workflow. */
-  protected stallEndMs: (workflowId: string) => number = () => 0;
-  protected closeForReset = (run: Run | undefined): void => this.close(run, 'terminated');
+  /** @param offsetMs how much the clock of the host that has the budget differs */
+  constructor(
+    readonly world: World,
+    readonly log: Log,
+    private readonly offsetMs: number,
+    readonly faults: (workflowId: string) => { late: number; doubled: number; lost: number; undone: number },
+  ) {}
 
   latest = (workflowId: string): Run | undefined => this.runs.get(workflowId)?.at(-1);
   running = (workflowId: string): Run | undefined => this.runs.get(workflowId)?.find((run) => run.status === 'running');
+  offsetOf = (workflowId: string): number => (workflowId === BUDGET_ID ? this.offsetMs : 0);
 
   start(workflowId: string, code: Code, before?: unknown, inbox: readonly Happened[] = []): void {
-    const runId = `run${++this.#ids}`;
     const startedAtMs = Math.floor(this.world.nowMs + this.offsetOf(workflowId));
-    this.#add(new Run(this, { workflowId, runId, originalRunId: runId, startedAtMs, code, before }), inbox);
+    const runId = `run${++this.#ids}`;
+    this.#add(new Run(this, workflowId, runId, startedAtMs, code, runId, before), inbox);
   }
 
   /** Returns whether the run takes it. */
@@ -77,8 +81,9 @@ export abstract class Server {
     Object.assign(run, { status: isContinued ? 'continued' : status, closedAtMs: this.world.nowMs, end });
     this.world.note('close', run.workflowId, run.runId, run.status, end.error?.message ?? '');
     for (const activity of run.activities) activity.end();
-    this.closed(run);
+    this.log.closed(run);
     if (end.value instanceof ContinueAsNew) this.start(run.workflowId, run.code, end.value.state, run.inbox);
+    else this.#tellWatchers(run);
   }
 
   delete(workflowId: string): void {
@@ -88,15 +93,19 @@ export abstract class Server {
 
   /** Starts a run that goes on from what was written `before` a step of another. Later signals and updates come again. */
   async reset(run: Run, before: number): Promise<void> {
+    const { workflowId } = run;
     const kept = run.tasks.slice(0, before).findLastIndex(({ endsTask }) => endsTask) + 1;
-    const all = this.runs.get(run.workflowId) ?? [];
+    const all = this.runs.get(workflowId) ?? [];
     const later = all.slice(all.indexOf(run)).flatMap((each) => each.tasks.slice(each === run ? kept : 0));
     const again = [...later.flatMap(({ events }) => events), ...(all.at(-1)?.inbox ?? [])];
-    this.closeForReset(this.running(run.workflowId));
-    const next = new Run(this, { ...run.what, runId: `run${++this.#ids}` });
-    this.world.note('reset', run.workflowId, run.runId, 'after', kept, 'as', next.runId);
-    next.tasks.push(...run.tasks.slice(0, kept));
-    for (const [name, task] of run.markers) if (task < kept) next.markers.set(name, task);
+    if (!this.running(workflowId)) this.restarted.add(workflowId);
+    // Who waits for its end waits for that of the next run.
+    const watchers = this.#watchers.get(workflowId) ?? [];
+    this.#watchers.delete(workflowId);
+    this.close(this.running(workflowId), 'terminated');
+    this.#watchers.set(workflowId, watchers);
+    const next = run.copy(`run${++this.#ids}`, kept);
+    this.world.note('reset', workflowId, run.runId, 'after', kept, 'as', next.runId);
     if (kept > 0) await next.replay(run.inputs);
     const isKept = (event: Happened) => 'name' in event && event.name !== 'cancel';
     this.#add(next, again.filter(isKept));
@@ -109,46 +118,41 @@ export abstract class Server {
   }
 
   /** A worker will take the next workflow task of the run. */
-  plan(run: Run, ms = this.queuedMs(run)): void {
+  plan(run: Run, ms = this.world.chance.between(3, 30)): void {
     if (run.isTaskDue) return;
     run.isTaskDue = true;
     this.world.after(ms, async () => {
       run.isTaskDue = false;
       if (run.status !== 'running') return;
-      const stallMs = this.stallEndMs(run.workflowId) - this.world.nowMs;
+      const stallMs = this.stalledUntilMs[run.workflowId === BUDGET_ID ? 'budget' : 'others'] - this.world.nowMs;
       if (stallMs > 0) return this.plan(run, stallMs + 1);
       await run.task(Math.floor(this.world.nowMs + this.offsetOf(run.workflowId)));
       if (run.inbox.length > 0) this.plan(run);
     });
   }
-}
 
-/** A Temporal server with follow-ups and their budget: activities with their timeouts, signals, the list of follow-ups. */
-export class FollowUpServer extends Server {
-  readonly workers: Worker[] = [];
-  /** Until when no worker takes a task of these workflows. */
-  readonly stalledUntilMs = { budget: 0, followUp: 0 };
-  onActivity: (activity: Activity) => void = () => undefined;
-
-  /** @param offsetMs how much the clock of the host that has the budget differs */
-  constructor(
-    world: World,
-    readonly log: Log,
-    private readonly offsetMs: number,
-    readonly faults: () => { late: number; doubled: number; lost: number; undone: number },
-  ) {
-    super(world);
+  /** The end of a child, if its parent runs at that time; also for a run that a reset makes of the parent. */
+  watchEnd(run: Run, id: number, workflowId: string): () => void {
+    const child = this.latest(workflowId);
+    if (child?.status === 'running') {
+      this.#watchers.set(workflowId, [...(this.#watchers.get(workflowId) ?? []), { run, id }]);
+      return () => undefined;
+    }
+    const { closedAtMs = Infinity } = child ?? {};
+    const wasHeard = (each: Run) => each.startedAtMs <= closedAtMs && closedAtMs < each.closedAtMs;
+    if (child && this.runs.get(run.workflowId)?.some(wasHeard)) this.deliver(run, { id, value: outcomeOf(child) });
+    return () => undefined;
   }
 
-  override offsetOf = (workflowId: string): number => (workflowId === BUDGET_ID ? this.offsetMs : 0);
-  protected override stallEndMs = (workflowId: string): number =>
-    this.stalledUntilMs[workflowId === BUDGET_ID ? 'budget' : 'followUp'];
-  protected queuedMs = (): number => this.world.chance.between(3, 30);
-  protected closed = (run: Run): void => this.log.closed(run);
+  #tellWatchers(child: Run): void {
+    const value = outcomeOf(child);
+    for (const { run, id } of this.#watchers.get(child.workflowId) ?? []) this.deliver(run, { id, value });
+    this.#watchers.delete(child.workflowId);
+  }
 
   signalFromBudget(from: Run, id: number, { workflowId, answer }: Message): () => void {
     const { world, log } = this;
-    const { late, doubled, lost } = this.faults();
+    const { late, doubled, lost } = this.faults(workflowId);
     const name = answer ? 'answer' : 'wake';
     log.count('signals', workflowId);
     const isLost = world.chance.happens(lost);
@@ -168,7 +172,7 @@ export class FollowUpServer extends Server {
   /** Temporal's list of follow-ups, as it was a while ago. */
   list({ sinceMs, alsoWaiting }: { sinceMs: number; alsoWaiting: boolean }): ListedSend[] {
     const shownMs = this.world.nowMs - this.world.chance.between(0, 3_000);
-    const followUps = [...this.runs.values()].flat().filter(({ workflowId }) => workflowId !== BUDGET_ID);
+    const followUps = [...this.runs.values()].flat().filter(({ workflowId }) => workflowId.startsWith('follow-up/'));
     const found = followUps.flatMap(({ workflowId, startedAtMs, closedAtMs, states, end }) => {
       const state = states.findLast(({ atMs }) => atMs <= shownMs)?.state ?? '';
       const isRunning = closedAtMs > shownMs;

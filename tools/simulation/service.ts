@@ -6,6 +6,7 @@ import type { World } from './world.js';
 export interface Arrival {
   atMs: number;
   prompt: string;
+  workflowId: string;
   runId: string;
   isAccepted: boolean;
   isRefused: boolean;
@@ -67,14 +68,19 @@ export class Service {
   }
 
   /** A message arrives. */
-  post(jobId: string, prompt: string, runId: string): SendMessageOutcome {
+  post(
+    jobId: string,
+    prompt: string,
+    { workflowId, runId }: Pick<Arrival, 'workflowId' | 'runId'>,
+  ): SendMessageOutcome {
     const { world, settings, until, arrivals } = this;
     const { nowMs, chance } = world;
     const job = this.jobs.get(jobId)!;
     const accepted = arrivals.filter(({ atMs, isAccepted }) => isAccepted && atMs > nowMs - settings.windowMs);
     const isLimited = until.limited > nowMs || accepted.length >= settings.limit;
     const isRefused = isLimited || until.unauthorized > nowMs || until.payment > nowMs;
-    const arrival: Arrival = { atMs: nowMs, prompt, runId, isAccepted: false, isRefused, turn: 0, isBehind: false };
+    const from = { atMs: nowMs, prompt, workflowId, runId };
+    const arrival: Arrival = { ...from, isAccepted: false, isRefused, turn: 0, isBehind: false };
     arrivals.push(arrival);
     if (until.unauthorized > nowMs) return { outcome: 'unauthorized', statusCode: 401 };
     if (until.payment > nowMs) return { outcome: 'payment', statusCode: 402 };

@@ -67,8 +67,8 @@ export class Log {
 
   closed(run: Run): void {
     // Another budget does not know of its pauses.
-    if (run.workflowId !== BUDGET_ID) this.ended.push(run);
-    else if (run.status !== 'continued') this.#pauses = [];
+    if (run.code.prompt !== undefined) this.ended.push(run);
+    else if (run.workflowId === BUDGET_ID && run.status !== 'continued') this.#pauses = [];
     const { error } = run.end;
     if (error && !(error instanceof Failed)) this.find('crash', run.workflowId, error.stack);
   }
@@ -126,11 +126,17 @@ export function judgeSeed(stage: Stage): void {
   const counted = isBudgetLost(has) ? arrivals.filter(isKnown) : arrivals;
   const crowd = counted.find(({ atMs }, i) => i >= limit && atMs - counted[i - limit]!.atMs < windowMs);
   if (crowd) log.find('over', `${limit + 1} within a window at`, seconds(crowd.atMs), crowd.prompt);
+  // A retry of a batch sends again what a job failed at.
+  const resultOf = (run: Run) => (run.code.kept ? (run.end.value as FollowUpResult | undefined) : undefined);
+  const failed = log.ended.filter((run) => resultOf(run)?.status === 'failed').map(({ workflowId }) => workflowId);
   for (const caller of callers) {
     const { workflowId, settings, isResendAllowed, startsAtMs } = caller;
-    const accepted = arrivals.filter(({ prompt, isAccepted }) => isAccepted && prompt.startsWith(`${workflowId}#`));
-    if (accepted.length > 1 && settings.onUnknownDelivery !== 'resend' && !isResendAllowed) {
-      log.find('doubled', workflowId, ...accepted.map(({ atMs, runId }) => `${seconds(atMs)} ${runId}`));
+    const accepted = arrivals.filter(
+      ({ prompt, isAccepted }) => isAccepted && prompt.startsWith(settings.prompt.replace(/#a$/, '#')),
+    );
+    const sent = accepted.filter((each) => !failed.includes(each.workflowId));
+    if (sent.length > 1 && settings.onUnknownDelivery !== 'resend' && !isResendAllowed) {
+      log.find('doubled', workflowId, ...sent.map(({ atMs, runId }) => `${seconds(atMs)} ${runId}`));
     }
     // A message that is sent again by request may come behind itself.
     const [behind] = accepted;
@@ -152,7 +158,7 @@ function judgeRun({ log, has, server }: Stage, caller: Caller, runs: Run[], acce
   if (!said) return;
   const who = `${run.workflowId} ${run.runId} ${said.type}`;
   // Of an id that was started again by hand, each start speaks for itself.
-  const chain = runs.filter(({ what }) => what.originalRunId === run.what.originalRunId).map(({ runId }) => runId);
+  const chain = runs.filter(({ originalRunId }) => originalRunId === run.originalRunId).map(({ runId }) => runId);
   const ofMessage = accepted.filter(({ prompt, atMs }) => prompt === run.code.prompt && atMs < run.closedAtMs);
   const isDelivered = ofMessage.some(({ runId }) => chain.includes(runId));
   if (said.delivered === 'no' ? isDelivered : said.delivered === 'yes' && ofMessage.length === 0) {
@@ -175,7 +181,7 @@ function judgeRun({ log, has, server }: Stage, caller: Caller, runs: Run[], acce
 }
 
 /** How a run ended, in its own words. */
-export function saidBy({ end }: Run): { type: string; delivered: string; turn?: number } | undefined {
+function saidBy({ end }: Run): { type: string; delivered: string; turn?: number } | undefined {
   if (end.error instanceof Failed) return end.error;
   const result = end.value as FollowUpResult | undefined;
   const delivered = result?.delivery === 'assumed' ? 'unknown' : 'yes';

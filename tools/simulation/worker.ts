@@ -1,7 +1,9 @@
 import { asyncLocalStorage, CancelledFailure, Context } from '@temporalio/activity';
 import type { AgentJobsClient, GetJobOutcome, SendMessageOutcome } from '../../src/agent-jobs/index.js';
 import { type Budgets, BudgetStoppedError } from '../../src/activities/budgets.js';
+import { createItemFinder } from '../../src/activities/find-items.js';
 import { createActivities } from '../../src/activities/index.js';
+import { clientOf } from './client.js';
 import type { Code, Outcome } from './runs.js';
 import type { Stage } from './seed.js';
 import { type Activity, BUDGET_ID } from './server.js';
@@ -181,14 +183,20 @@ export class Worker {
     const clocks = { wallMs: () => world.nowMs + settings.offsetMs, stopwatchMs };
     const agentJobs = { getJob, sendMessage: this.#sendMessage };
     const handBack = this.#handBack.signal;
-    return createActivities({ agentJobs, budgets, ...settings, handBack, linksArePrivate: false, clocks });
+    const { findItems, findPart } = createItemFinder(clientOf(server.latest));
+    const find =
+      <Input, Found>(what: (input: Input) => Promise<Found>) =>
+      (input: Input) =>
+        this.#ask<Found>((answer) => void what(input).then(answer, answer));
+    const shipped = createActivities({ agentJobs, budgets, ...settings, handBack, linksArePrivate: false, clocks });
+    return { ...shipped, findItems: find(findItems), findPart: find(findPart) };
   }
 
   #sendMessage: AgentJobsClient['sendMessage'] = async ({ jobId, prompt, mayStart }) => {
     const { world, service } = this.stage;
     const { chance } = world;
     const { sendTimeoutMs, drainMs, offsetMs } = this.settings;
-    const { runId = '' } = Context.current().info.workflowExecution ?? {};
+    const from = Context.current().info.workflowExecution!;
     await this.#sleep(chance.between(1, 30));
     if (!mayStart()) return { outcome: 'notSent', message: 'too late' };
     if (chance.happens(this.faults().refused)) return { outcome: 'notSent', message: 'connection refused' };
@@ -204,7 +212,7 @@ export class Worker {
         return;
       }
       world.after(thereMs, () => {
-        const sent = service.post(jobId, prompt, runId);
+        const sent = service.post(jobId, prompt, from);
         if (!this.#isLost()) give(this.#travelMs(), sent);
       });
     });

@@ -1,0 +1,322 @@
+import { Batch, type BatchStart, type BatchState } from '../../src/batch/batch.js';
+import { BatchFlow } from '../../src/batch/batch-flow.js';
+import type { FlowPort } from '../../src/batch/flow.js';
+import { PartFlow } from '../../src/batch/part-flow.js';
+import type { BatchHandle } from '../../src/client/batch.js';
+import { planRetry, readRetryMemo, type RetryPlan } from '../../src/client/batch-retry.js';
+import { RefusedError } from '../../src/client/errors.js';
+import {
+  ITEM_HASH_MEMO,
+  type PartInput,
+  partOrderSchema,
+  partReportSchema,
+  partWorkflowId,
+} from '../../src/contract/batch-protocol.js';
+import {
+  type BatchItem,
+  followUpBatchWorkflowId,
+  type FollowUpInput,
+  followUpInputSchema,
+} from '../../src/contract/index.js';
+import { clientOf } from './client.js';
+import { followUp, hear } from './ports.js';
+import { type Code, ContinueAsNew, type Run } from './runs.js';
+import type { Stage } from './seed.js';
+
+/** A list that was started as a batch. */
+interface Started extends Pick<BatchStart, 'canary' | 'maxFailures'> {
+  items: FollowUpInput[];
+  memo: Record<string, unknown>;
+  proceededAtMs: number;
+  cancelledAtMs: number;
+}
+
+const FIND = { startToCloseMs: 120_000, retryMs: [1_000, 30_000] } as const;
+const idOf = (batchId: string): string => followUpBatchWorkflowId({ batchId });
+
+/** A batch and its retries: whoever starts them, hands their items over, lets them go on when they are held. */
+export class Batches {
+  isOver = false;
+  readonly started = new Map<string, Started>();
+  #mostOpen = 0;
+  readonly #maxOpen: number;
+  readonly #mostPartItems: number;
+  readonly #mostEvents: number;
+
+  constructor(private readonly stage: Stage) {
+    const { chance } = stage.world;
+    for (const jobId of stage.service.jobs.keys()) if (chance.happens(0.1)) stage.service.archive(jobId);
+    this.#maxOpen = chance.whole(1, 8);
+    this.#mostPartItems = chance.whole(2, 12);
+    this.#mostEvents = chance.pick([15, 60, 1_000]);
+    const canary = chance.happens(0.4) ? { canary: chance.whole(1, 4) } : {};
+    const maxFailures = chance.happens(0.3) ? { maxFailures: chance.pick([0, 1, '20%']) } : {};
+    this.start('b', this.newItems('b'), { ...canary, ...maxFailures });
+    if (chance.happens(0.2)) stage.world.after(chance.between(100, 600_000), () => this.cancel('b'));
+    this.#watch();
+  }
+
+  newItems(name: string): FollowUpInput[] {
+    const { chance } = this.stage.world;
+    const jobs = [...this.stage.service.jobs.keys()];
+    return Array.from({ length: chance.whole(1, 30) }, (_, index) => ({
+      ...{ projectId: chance.pick(['p', 'q']), jobId: chance.pick(jobs), prompt: `${name}${index}#`, lane: 'batch' },
+    }));
+  }
+
+  start(batchId: string, items: FollowUpInput[], brake: Pick<BatchStart, 'canary' | 'maxFailures'>, memo = {}): void {
+    const { world, server } = this.stage;
+    const { chance } = world;
+    const inPieces = chance.happens(0.4);
+    const first = inPieces ? chance.whole(0, items.length) : items.length;
+    this.started.set(batchId, { items, ...brake, memo, proceededAtMs: Infinity, cancelledAtMs: Infinity });
+    const template = { lane: 'batch', jobTimeout: '1h', budgetWaitTimeout: '20h' };
+    const start = { batchId, maxOpen: this.#maxOpen, template, startedAtMs: 0, ...brake, sealed: !inPieces };
+    server.start(idOf(batchId), this.#batch(start, items.slice(0, first)));
+    // Whoever hands the rest over repeats it until it has arrived.
+    const hand = () => {
+      world.after(chance.between(500, 20_000), hand);
+      const { total = first, sealed = false } = this.flowOf(batchId)?.batch.status() ?? {};
+      if (sealed || this.started.get(batchId)?.items !== items) return;
+      const more = items.slice(total, total + chance.whole(1, 8));
+      if (more.length > 0) server.tell(idOf(batchId), 'add', { more, offset: total });
+      else server.tell(idOf(batchId), 'seal');
+    };
+    if (inPieces) world.after(1_000, hand);
+  }
+
+  cancel(batchId: string): void {
+    const { server, world } = this.stage;
+    if (server.tell(idOf(batchId), 'cancel')) Object.assign(this.started.get(batchId)!, { cancelledAtMs: world.nowMs });
+  }
+
+  flowOf(batchId: string): BatchFlow | undefined {
+    return this.stage.server.latest(idOf(batchId))?.flow as BatchFlow | undefined;
+  }
+
+  /** An operator looks now and then: lets held batches go on, and retries what has ended. */
+  #watch(): void {
+    const { world, server, log } = this.stage;
+    world.after(world.chance.between(60_000, 240_000), async () => {
+      this.#watch();
+      for (const [id, started] of this.started) {
+        if (!this.flowOf(id)?.batch.status().hold || !server.tell(idOf(id), 'proceed')) continue;
+        started.proceededAtMs = Math.min(started.proceededAtMs, world.nowMs);
+      }
+      const isRunning = [...this.started.keys()].some((id) => server.running(idOf(id)));
+      if (!isRunning && world.nowMs > log.healedAtMs && !this.isOver) await this.#retry();
+    });
+  }
+
+  /** Two people plan a retry at the same time. */
+  async #retry(): Promise<void> {
+    const { server, world } = this.stage;
+    for (const id of this.started.keys()) this.#check(id);
+    this.isOver = this.started.size > 3 || server.latest(idOf('b'))?.status !== 'completed';
+    if (this.isOver) return;
+    const plans: RetryPlan[] = [];
+    for (const only of ['failed', undefined] as const) {
+      const asked = world.chance.pick([...this.started.keys()]);
+      const planning = planRetry(clientOf(server.latest), (id) => this.#handle(id), asked, { only });
+      const plan = await planning.catch((thrown: unknown) => {
+        if (!RefusedError.is(thrown, 'NothingToRetry')) throw thrown;
+      });
+      if (plan && plan.unknown === 0) plans.push(plan);
+    }
+    this.isOver = plans.length === 0;
+    for (const { input, memo } of plans) {
+      const {
+        id,
+        items = [],
+        canary,
+        maxFailures,
+      } = input as { items?: FollowUpInput[] } & Omit<Started, 'items'> & { id: string };
+      if (!this.started.has(id)) this.start(id, items, JSON.parse(JSON.stringify({ canary, maxFailures })), memo);
+    }
+  }
+
+  /** What the plan of a retry asks of a batch. */
+  #handle(id: string): BatchHandle {
+    const { server } = this.stage;
+    const flow = () => this.flowOf(id)!;
+    const itemsOf = () => this.#itemsOf(id);
+    const describe = async () => {
+      const { status } = server.latest(idOf(id)) ?? {};
+      if (status === undefined) throw new RefusedError('BatchNotFound', id);
+      return { status: status === 'running' ? status : 'completed', retry: readRetryMemo(this.started.get(id)?.memo) };
+    };
+    const handle = {
+      ...{ describe, status: async () => flow().batch.status(), parts: async () => flow().batch.partIds() },
+      async *list() {
+        yield* itemsOf();
+      },
+    };
+    return handle as unknown as BatchHandle;
+  }
+
+  /** The items of a batch, as its flow and those of its parts tell them. */
+  #itemsOf(id: string): BatchItem[] {
+    const { batch } = this.flowOf(id)!;
+    const found = new Map<number, BatchItem>();
+    for (const part of batch.partIds()) {
+      const flow = this.stage.server.latest(part)?.flow as PartFlow | undefined;
+      const { items } = flow?.page({ offset: flow.input.first, limit: 500 }) ?? { items: [] };
+      for (const item of items) found.set(item.index, item);
+    }
+    for (const item of batch.page(0, 500).items) found.set(item.index, item);
+    return [...found.values()].sort((one, other) => one.index - other.index);
+  }
+
+  /** Compares what a batch says with what arrived. */
+  #check(id: string): void {
+    const { server, service, log, has } = this.stage;
+    if (server.latest(idOf(id))?.status !== 'completed') return;
+    const { batch } = this.flowOf(id)!;
+    const { items, cancelledAtMs } = this.started.get(id)!;
+    const { total, completed, archived, failed, errors } = batch.result();
+    if (total !== items.length && !batch.state.cancelled) log.find('lost', `${id}: ${total} of ${items.length} items`);
+    if (total !== completed + archived + failed + errors) log.find('lost', `${id}: the counts are not complete`);
+    for (const { index, workflowId, status, error } of this.#itemsOf(id)) {
+      if (server.restarted.has(workflowId)) continue;
+      const { prompt = '' } = items[index] ?? {};
+      const arrived = service.arrivals.filter(
+        (each) => each.isAccepted && each.workflowId === workflowId && each.prompt === prompt,
+      );
+      const delivered = status ? 'yes' : error?.delivered;
+      if (delivered === undefined) log.find('lost', workflowId, 'has no outcome');
+      const isKept = server.latest(workflowId)?.code.prompt === prompt;
+      if (isKept && error?.message.includes('no longer keeps')) log.find('lies', workflowId, 'is there');
+      // A cancel that comes too early for a follow-up is repeated.
+      const lastMs = cancelledAtMs + (has.size > 0 ? 120_000 : 15_000);
+      if (batch.state.cancelled && arrived.some(({ atMs }) => atMs > lastMs))
+        log.find('late', workflowId, 'was sent after the cancel');
+      if ((delivered === 'yes' && arrived.length === 0) || (delivered === 'no' && arrived.length > 0)) {
+        log.find('lies', workflowId, prompt, JSON.stringify(status ?? error), `${arrived.length} arrived`);
+      }
+    }
+  }
+
+  /** @param isDisturbed after a reset, more may be open */
+  judge(isDisturbed: boolean): void {
+    const { service, log } = this.stage;
+    if (!this.isOver) log.find('lost', 'a batch or a retry of it does not end');
+    for (const [id, { items, canary = Infinity, proceededAtMs }] of this.started) {
+      const isEarly = (index: string | undefined) =>
+        index !== undefined && Number(index) >= canary && items.length > canary;
+      for (const { workflowId, atMs } of service.arrivals) {
+        if (atMs < proceededAtMs && isEarly(new RegExp(`/${id}:(\\d+)$`).exec(workflowId)?.[1]))
+          log.find('over', workflowId, 'went before the canary');
+      }
+    }
+    if (!isDisturbed && this.#mostOpen > this.#maxOpen)
+      log.find('over', `${this.#mostOpen} open, at most ${this.#maxOpen}`);
+  }
+
+  #startItem(batchId: string, workflowId: string, input: FollowUpInput, hash: string): boolean {
+    const { server, callers, world } = this.stage;
+    if (server.latest(workflowId)) return false;
+    const settings = followUpInputSchema.parse(input);
+    callers.push({ workflowId, startsAtMs: world.nowMs, settings, isResendAllowed: false });
+    server.start(workflowId, { ...followUp(settings), kept: { memo: { [ITEM_HASH_MEMO]: hash }, batchId } });
+    const isOpen = (id: string) => server.running(id)?.code.kept?.batchId !== undefined;
+    this.#mostOpen = Math.max(this.#mostOpen, callers.filter((each) => isOpen(each.workflowId)).length);
+    return true;
+  }
+
+  /** The shipped flow of a part. */
+  #part(input: PartInput): Code {
+    const begin = (run: Run) => {
+      const { later, signal, ended, find, ...port } = portOf(run, () => flow.wake());
+      const flow: PartFlow = new PartFlow(input, {
+        ...port,
+        findItems: find('findItems'),
+        tellBatch: (report) => signal(idOf(input.batchId), 'report', report),
+        cancelFollowUp: (workflowId) => signal(workflowId, 'cancel'),
+        runFollowUp: async ({ workflowId, input: item, hash }) =>
+          (await later(() => this.#startItem(input.batchId, workflowId, item, hash))) ? ended(workflowId) : 'used',
+      });
+      run.flow = flow;
+      const order = (given: unknown) => hear(partOrderSchema, given, (each) => flow.hear(each));
+      return { main: () => flow.run(), handlers: { order, cancel: () => flow.refuseCancel() } };
+    };
+    return { begin, kept: { input } };
+  }
+
+  /** The shipped flow of a batch. */
+  #batch(start: BatchStart, items: readonly unknown[]): Code {
+    const { server } = this.stage;
+    const begin = (run: Run) => {
+      const { later, signal, ended, find, ...port } = portOf(run, () => flow.wake());
+      const rules = run.before
+        ? new Batch(structuredClone(run.before) as BatchState, this.#mostPartItems)
+        : Batch.create({ ...start, startedAtMs: run.startedAtMs }, items, this.#mostPartItems);
+      const startPart = (input: PartInput) => {
+        const workflowId = partWorkflowId(input);
+        if (server.running(workflowId) || (input.again === undefined && server.latest(workflowId))) return false;
+        server.start(workflowId, this.#part(structuredClone(input)));
+        return true;
+      };
+      let next: BatchState | undefined;
+      const flow: BatchFlow = new BatchFlow(rules, {
+        ...port,
+        isAnswering: () => false,
+        isNextRunDue: () => run.isLong(this.#mostEvents),
+        continueAsNew: (state) => Promise.reject(new Error('continued', { cause: (next = state) })),
+        findPart: find('findPart'),
+        tellPart: (workflowId, order) => signal(workflowId, 'order', order),
+        startPart: async (input) =>
+          (await later(() => startPart(input))) ? { ended: ended(partWorkflowId(input)) } : 'used',
+      });
+      run.flow = flow;
+      const main = () =>
+        flow.run().catch((thrown: unknown) => {
+          if (!next) throw thrown;
+          return new ContinueAsNew(JSON.parse(JSON.stringify(next)));
+        });
+      const add = (input: unknown) => {
+        const { more, offset } = input as { more: unknown[]; offset: number };
+        const updateId = `add ${offset} ${more.length}`;
+        if (!rules.issueWith(more, offset, updateId)) void flow.add(more, offset, updateId);
+      };
+      const handlers = {
+        ...{ add, seal: () => flow.change(() => rules.seal()), cancel: () => flow.change(() => rules.cancel()) },
+        report: (report: unknown) => hear(partReportSchema, report, (each) => flow.hear(each)),
+        proceed: () => rules.canProceed && flow.change(() => rules.proceed()),
+      };
+      return { main, handlers };
+    };
+    return { begin, kept: { memo: this.started.get(start.batchId)!.memo } };
+  }
+}
+
+/** What both flows have of a run. */
+function portOf(run: Run, wake: () => void) {
+  const { server, nowMs, condition } = run;
+  const { world } = server;
+  let alarmAtMs = Infinity;
+  /** Does `what` after a while. */
+  const later = async <T>(what: () => T): Promise<T> => {
+    const begin = (id: number) =>
+      world.after(world.chance.between(2, 200), () => void server.deliver(run, { id, value: what() }));
+    return (await run.call(begin).result)?.value as T;
+  };
+  const signal = (workflowId: string, name: string, input?: unknown) =>
+    later(() => {
+      world.note(name, workflowId, JSON.stringify(input)?.slice(0, 400));
+      return server.tell(workflowId, name, input);
+    });
+  const ended = async (workflowId: string) =>
+    (await run.call((id) => server.watchEnd(run, id, workflowId)).result)?.value as never;
+  const find = (name: string) => async (input: unknown) =>
+    (await run.activity(name, input, FIND).result)?.value as never;
+  const wakeAt: FlowPort['wakeAt'] = (atMs) => {
+    if (atMs >= alarmAtMs) return;
+    alarmAtMs = atMs;
+    void condition(() => false, Math.max(1, Math.ceil(atMs - nowMs()))).then(() => {
+      if (alarmAtMs !== atMs) return;
+      alarmAtMs = Infinity;
+      wake();
+    });
+  };
+  return { later, signal, ended, find, wakeAt, nowMs, condition, show: () => undefined };
+}
