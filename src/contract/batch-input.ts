@@ -4,14 +4,14 @@ import { idSchema } from './ids.js';
 import { boundedIssues, type Parsed, parseInput } from './validation.js';
 
 export const DEFAULT_MAX_OPEN = 50;
-/** Largest `maxOpen`. The server accepts at most 2,000 children of one workflow. */
+/** The server accepts at most 2,000 children of a workflow. */
 export const MAX_MAX_OPEN = 500;
 /** Most bytes of JSON in one `addItems`: 256 KiB. A single item may be larger. */
 export const MAX_PIECE_BYTES = 262_144;
-/** Largest `canary`: a batch knows the outcomes of its first 500 items one by one. */
+/** A batch itself holds the outcomes of its first 500 items. */
 export const MAX_CANARY = 500;
 
-/** Defaults for all items of a batch: any field of an input except its ids and its prompt. */
+/** Defaults for all items of a batch: any field of an input except ids and prompt. */
 export type FollowUpDefaults = Omit<FollowUpInput, 'projectId' | 'jobId' | 'prompt'>;
 
 const maxOpenRule = `must be a whole number from 1 to ${MAX_MAX_OPEN}`;
@@ -19,17 +19,17 @@ const canaryRule = `must be a whole number from 1 to ${MAX_CANARY}`;
 const maxFailuresRule = 'must be a whole number from 0, or a share from "0%" to "100%"';
 
 const optionsSchema = z.strictObject({
-  /** Most follow-ups that are started and have not ended. @default 50 */
+  /** Most follow-ups open at a time. @default 50 */
   maxOpen: z.int(maxOpenRule).min(1, maxOpenRule).max(MAX_MAX_OPEN, maxOpenRule).nullish(),
-  /** Filled into items that leave the field out. @default `{ lane: 'batch' }` */
+  /** Fill in fields that items leave out. @default `{ lane: 'batch' }` */
   defaults: followUpDefaultsSchema.nullish(),
-  /** The update `addItems` brings more items, until the update `seal`. */
+  /** Whether the update `addItems` adds more items, until the update `seal`. */
   open: z.literal(true, 'must be true, or left out').nullish(),
-  /** Only the first 1 to 500 items go. Once they have ended, the batch is held until the update `continueBatch`. */
+  /** Starts only the first 1 to 500 items. When they have ended, the batch is held until the update `continueBatch`. */
   canary: z.int(canaryRule).min(1, canaryRule).max(MAX_CANARY, canaryRule).nullish(),
   /**
-   * How many items may fail before the batch is held: a number from 0, or a share of the items so far such as `"5%"`.
-   * Agent jobs that failed and items without a result count, except cancelled ones; from 0 again after `continueBatch`.
+   * Failures after which the batch is held: a number from 0, or a share of the items so far such as `"5%"`. Counts
+   * failed agent jobs and items without a result, except cancelled ones. `continueBatch` resets the count.
    */
   maxFailures: z
     .union(
@@ -39,14 +39,14 @@ const optionsSchema = z.strictObject({
     .nullish(),
 });
 
-/** Settings of a batch, apart from its items. */
+/** Settings of a batch, without its items. */
 export type BatchOptions = z.input<typeof optionsSchema>;
 
 /** Input of the `followUpBatch` workflow: a list of follow-ups, or one prompt for many jobs of a project. */
 export type FollowUpBatchInput = BatchOptions &
   ({ items: FollowUpInput[] } | { projectId: string; prompt: string; jobIds: string[] });
 
-/** An input whose items are not checked yet: a bad item is an error of that item alone. */
+/** An input with unchecked items: an invalid item fails alone. */
 export type UncheckedBatchInput = BatchOptions &
   ({ items: unknown[] } | { projectId: string; prompt: string; jobIds: unknown[] });
 
@@ -54,11 +54,11 @@ const listSchema = (item: z.ZodType) => z.strictObject({ items: z.array(item), .
 const jobsSchema = (jobId: z.ZodType) =>
   z.strictObject({ projectId: idSchema, prompt: promptSchema, jobIds: z.array(jobId), ...optionsSchema.shape });
 
-/** Of {@link FollowUpBatchInput}, for JSON Schema. {@link parseBatchInput} gives better messages. */
+/** Schema of {@link FollowUpBatchInput} for JSON Schema. {@link parseBatchInput} gives better messages. */
 export const followUpBatchInputSchema: z.ZodType = z.union([listSchema(followUpInputSchema), jobsSchema(idSchema)]);
 const uncheckedSchemas = { items: listSchema(z.unknown()), jobIds: jobsSchema(z.unknown()) };
 
-/** Checks a batch's input with all of its items, and names every bad field, such as `items.3.prompt`. */
+/** Checks a batch's input with all its items, and names every invalid field, such as `items.3.prompt`. */
 export function parseBatchInput(input: unknown): Parsed<FollowUpBatchInput> {
   const unchecked = parseUncheckedBatchInput(input);
   if (!unchecked.ok) return unchecked;
@@ -76,7 +76,7 @@ export function parseBatchInput(input: unknown): Parsed<FollowUpBatchInput> {
     : { ok: true, value: input as FollowUpBatchInput };
 }
 
-/** Like {@link parseBatchInput}, but items may be anything. This is what the workflow itself requires. */
+/** Like {@link parseBatchInput}, but without checking the items, as the workflow does. */
 export function parseUncheckedBatchInput(input: unknown): Parsed<UncheckedBatchInput> {
   const field = isObject(input) && !('items' in input) && 'jobIds' in input ? 'jobIds' : 'items';
   const parsed = parseInput<unknown>(uncheckedSchemas[field], input);
@@ -97,18 +97,19 @@ export function unfilledItemsOf(input: UncheckedBatchInput): unknown[] {
   return 'items' in input ? input.items : input.jobIds.map((jobId) => ({ jobId }));
 }
 
-/** The items of a batch with all their fields: inputs of `followUp`, unless they are bad. */
+/** The items of a batch with all their fields: inputs of `followUp`, if they are valid. */
 export function batchItemsOf(input: UncheckedBatchInput): unknown[] {
   const template = templateOf(input);
   return unfilledItemsOf(input).map((item) => fillItem(item, template));
 }
 
-/** An item as its follow-up receives it. The item's own fields win; `poll` is one field and is not merged. */
+/**
+ * An item as its follow-up receives it. The item's own fields take precedence; `poll` is one field and is not merged.
+ */
 export function fillItem(item: unknown, template: Record<string, unknown>): unknown {
   return isObject(item) ? { ...template, ...withoutNulls(item) } : item;
 }
 
-/** A field that is `null` counts as missing. */
 function withoutNulls(fields: object): Record<string, unknown> {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== null));
 }

@@ -1,4 +1,4 @@
-// What a batch and its parts say to each other. Not part of the published contract.
+// Messages between a batch and its parts. Not part of the published contract.
 import { ApplicationFailure, CancelledFailure, TerminatedFailure } from '@temporalio/common';
 import { z } from 'zod';
 import { followUpBatchResultSchema, type ItemOutcome } from './batch-result.js';
@@ -8,32 +8,32 @@ import { defineQuery, defineSignal } from './names.js';
 import { messageOf } from './text.js';
 import { parseInput } from './validation.js';
 
-/** From a batch to one of its parts. Anything else, such as a signal sent by hand, would fail the workflow tasks. */
+/** An order from a batch to a part. Without this check, an invalid signal would fail the part's workflow tasks. */
 export const partOrderSchema = z.object({
   /** Always increases, even after a reset of the batch, because it is at least the time in milliseconds. */
   number: z.number().min(0),
   /** Most follow-ups that the part may have open. */
   share: z.int().min(0),
-  /** Only items of the batch below this index may start. */
+  /** Only items below this index in the batch may start. */
   until: z.int().min(0).optional(),
-  /** Start no more follow-ups, and cancel the open ones. */
+  /** Starts no more follow-ups, and cancels the open ones. */
   cancel: z.literal(true).optional(),
-  /** Report all ends again: the batch has forgotten them, as after a reset. */
+  /** Reports all ends again, because the batch has forgotten them, as after a reset. */
   tellAll: z.literal(true).optional(),
-  /** Start no more follow-ups: the batch that runs now has other items. */
+  /** Starts no more follow-ups, because the batch that runs now has other items. */
   orphaned: z.literal(true).optional(),
 });
 export type PartOrder = z.infer<typeof partOrderSchema>;
 
 const { index, status, prLink, error } = followUpBatchResultSchema.shape.items.element.shape;
-// A later version may know more types.
+// A later version may have more types.
 const knownError = error.unwrap().extend({ type: error.unwrap().shape.type.catch('Other') });
 const outcomeSchema = z.object({ status, prLink, error: knownError.optional() });
 
-/** From a part to its batch: its counts, and what has ended since the last report. */
+/** A report from a part to its batch: its counts, and the items that ended since the last report. */
 export const partReportSchema = z.object({
   part: z.int().min(0),
-  /** Always increases. A report with a number that is not higher says nothing new. */
+  /** Always increases. A report without a higher number is old. */
   number: z.number().min(0),
   /** `hashOfItems` of its items. */
   hash: z.string(),
@@ -60,44 +60,44 @@ export interface PartInput extends PartItems {
   /** `hashOfItems` of its items. */
   hash: string;
   order: PartOrder;
-  /** How many of its items had begun when it ran before, as far as the batch knows: Temporal is asked what they did. */
+  /** How many items an earlier run had started, as far as the batch knows: their outcomes come from Temporal. */
   again?: number;
 }
 
-/** What the follow-up of an item is known by. */
+/** Identifies the follow-up of an item. */
 export interface ExpectedItem {
   /** `hashOfItem` of its input. */
   hash: string;
-  /** It may watch the job of a message whose delivery is not known. */
+  /** Whether it may watch a job without knowing that its message was delivered. */
   mayAssume: boolean;
 }
 
-/** Input of the activity `findItems`, which asks how the follow-ups of items stand. */
+/** Input of the activity `findItems`. */
 export interface FindItemsInput {
   batchId: string;
   items: (ExpectedItem & { workflowId: string })[];
 }
 
-/** What Temporal knows about the follow-up of an item: its outcome, that it is open, or (neither set) nothing. */
+/** Temporal's record of an item's follow-up: its outcome, that it is open, or nothing. */
 export const foundItemSchema = z.object({ outcome: outcomeSchema.optional(), isOpen: z.literal(true).optional() });
 export type FoundItem = z.infer<typeof foundItemSchema>;
 
-/** Answer of the activity `findPart`. */
+/** Result of the activity `findPart`. */
 export const foundPartSchema = z.object({
   isOpen: z.literal(true).optional(),
-  /** What to start it again with. Missing if Temporal no longer keeps it, or if a retry of its batch was started. */
+  /** Items for a restart. Missing if Temporal no longer keeps them, or if a retry of the batch was started. */
   items: partItemsSchema.optional(),
 });
 export type FoundPart = z.infer<typeof foundPartSchema>;
 
-/** How an item ended whose follow-up completed with this value. */
+/** The outcome of an item whose follow-up completed with this value. */
 export function outcomeOfResult(value: unknown): ItemOutcome {
   const result = parseInput(followUpResultSchema, value);
   if (!result.ok) return outcomeOfFailure(new Error('It ended with an unknown result'));
   return { status: result.value.status, prLink: result.value.prLink };
 }
 
-/** How an item without a result ended, from the cause of its follow-up's failure. */
+/** The outcome of an item without a result, from the cause of its follow-up's failure. */
 export function outcomeOfFailure(cause: unknown): ItemOutcome {
   const message = messageOf(cause);
   if (cause instanceof CancelledFailure) {
@@ -115,7 +115,7 @@ export function outcomeOfFailure(cause: unknown): ItemOutcome {
   return { error: { type: 'Other', message, delivered: 'unknown' } };
 }
 
-/** Has the hash of the items, so that a part of an earlier batch with the same id is never taken for this one. */
+/** Includes the hash of the items, which distinguishes the parts of an earlier batch with the same id. */
 export function partWorkflowId({ batchId, part, hash }: Pick<PartInput, 'batchId' | 'part' | 'hash'>): string {
   return followUpBatchWorkflowId({ batchId, part: `${part}-${hash}` });
 }
@@ -134,5 +134,5 @@ export function retryBatchId(batchId: string, count: number): string {
 export const partOrderSignal = defineSignal<[PartOrder]>('partOrder');
 export const partReportSignal = defineSignal<[PartReport]>('partReport');
 
-/** Of a batch: the workflow ids of its parts that have started. */
+/** Workflow ids of a batch's parts that have started. */
 export const batchPartsQuery = defineQuery<string[]>('batchParts');

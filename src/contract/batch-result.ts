@@ -7,7 +7,7 @@ import { object } from './validation.js';
 /** Most items in the result of a batch. */
 export const MAX_RESULT_ITEMS = 500;
 
-/** Why an item has no result: a failure of its follow-up, or the reason why the follow-up could not report one. */
+/** Why an item has no result: its follow-up's failure type, or why the follow-up did not report one. */
 export const BatchErrorType = {
   ...FailureType,
   /** The follow-up could not be started, for example because its workflow id was used before. */
@@ -23,15 +23,15 @@ const count = z.int().min(0);
 const instant = z.iso.datetime();
 
 const itemSchema = object({
-  /** Its position in the batch, counted from 0. */
+  /** Position in the batch, from 0. */
   index: count,
-  /** Empty if a bad item has none. */
+  /** Empty for an item without a valid one. */
   projectId: z.string(),
   jobId: z.string(),
-  /** Workflow id of its follow-up, `follow-up/{projectId}/{jobId}/{batchId}:{index}`; empty for a bad item. */
+  /** Workflow id of its follow-up, `follow-up/{projectId}/{jobId}/{batchId}:{index}`; empty for an invalid item. */
   workflowId: z.string(),
   status: z.enum(terminalStatuses).optional(),
-  /** Missing if it is longer than 255 bytes; the follow-up's result has it. */
+  /** Missing if longer than 255 bytes; the follow-up's result has it. */
   prLink: z.string().nullable().optional(),
   error: object({
     type: z.enum(BatchErrorType),
@@ -44,7 +44,7 @@ const itemSchema = object({
 /** One item of a batch. Until it has ended, it has neither `status` nor `error`. */
 export type BatchItem = z.infer<typeof itemSchema>;
 
-/** How an item ended: with a status, or with an error. */
+/** The end of an item: a status or an error. */
 export type ItemOutcome = Pick<BatchItem, 'status' | 'prLink' | 'error'>;
 
 const countsSchema = object({
@@ -54,14 +54,14 @@ const countsSchema = object({
   failed: count,
   /** Items that ended without a result. */
   errors: count,
-  /** How many of `errors` may or may not have been delivered. */
+  /** How many of `errors` have an unknown delivery. */
   unknown: count,
   errorsByType: z.partialRecord(z.enum(BatchErrorType), count),
 });
-/** How the items of a batch ended. */
+/** Items of a batch by outcome. */
 export type BatchCounts = z.infer<typeof countsSchema>;
 
-/** Result of the `followUpBatch` workflow. Every item has an outcome, even in a batch that was cancelled. */
+/** Result of the `followUpBatch` workflow. Every item has an outcome, even in a cancelled batch. */
 export const followUpBatchResultSchema = object({
   /** The sum of `completed`, `archived`, `failed` and `errors`. */
   total: count,
@@ -81,43 +81,43 @@ export const batchStatusSchema = object({
   total: count,
   /** Items whose follow-ups have not started. */
   waitingToStart: count,
-  /** Follow-ups that have started and not ended. */
+  /** Follow-ups that have started but not ended. */
   open: count,
   ...countsSchema.shape,
   maxOpen: z.int().min(1),
-  /** Set while an option holds the batch: open follow-ups go on, and no other is started until `continueBatch`. */
+  /** Set while an option holds the batch: open follow-ups continue, and no others start until `continueBatch`. */
   hold: object({
     name: z.enum(['canary', 'max-failures']),
-    /** One sentence for people. */
+    /** One sentence. */
     reason: z.string(),
     at: instant,
   }).optional(),
   /** Missing after the first `continueBatch`. */
   canary: z.int().min(1).optional(),
   maxFailures: z.union([count, z.string()]).optional(),
-  /** No more items can come. */
+  /** Whether no more items can be added. */
   sealed: z.boolean(),
   cancelled: z.boolean(),
-  /** Every item has an outcome, and no more items can come. */
+  /** Whether every item has an outcome and no more can be added. */
   ended: z.boolean(),
-  /** Workflows that hold the items. */
+  /** Number of workflows that hold the items. */
   parts: count,
   startedAt: instant,
-  /** When the first item ended. */
+  /** Time of the first end. */
   firstEndedAt: instant.optional(),
   lastEndedAt: instant.optional(),
 });
-/** Answer of the `batchStatus` query, and what the library adds from Temporal. */
+/** Answer of the `batchStatus` query, with fields that the library adds from Temporal. */
 export type BatchStatus = z.infer<typeof batchStatusSchema> & {
-  /** How many of `open` wait for a slot of their project's budget, as of about a second ago. */
+  /** How many of `open` wait for a slot of their project's budget, about a second ago. */
   waitingForBudget?: number | undefined;
-  /** How the batch's workflow ended if it has no result, such as `terminated`; the counts are those of that moment. */
+  /** How the batch's workflow ended without a result, such as `terminated`; the counts are from that time. */
   cutOff?: string | undefined;
-  /** How many follow-ups of a batch that was cut off still run. */
+  /** Number of follow-ups of a cut-off batch that still run. */
   stillRunning?: number | undefined;
 };
 
-/** Why a batch starts nothing more until `continueBatch`. */
+/** The reason why a batch starts nothing more until `continueBatch`. */
 export type BatchHold = NonNullable<BatchStatus['hold']>;
 
 /** Answer of the `batchItems` query. */
@@ -126,14 +126,14 @@ export const batchItemsSchema = object({
   offset: count,
   items: z.array(itemSchema),
   /**
-   * A batch itself knows its first 500 items. This part of it knows the `count` items from `offset + items.length` on:
-   * send it the same query with that offset. The library does this.
+   * A batch itself holds its first 500 items. This part of it holds the `count` items from `offset + items.length` on:
+   * send it the same query with that offset, as the library does.
    */
   elsewhere: object({ workflowId: z.string(), count }).optional(),
 });
 export type BatchItemsPage = z.infer<typeof batchItemsSchema>;
 
-/** Which items to answer. */
+/** Range of items. */
 export interface BatchItemsRange {
   /** Index of the first item. @default 0 */
   offset?: number | undefined;
@@ -149,7 +149,7 @@ export interface BatchTotal {
 
 /** Answer of `continueBatch`. */
 export interface BatchContinued {
-  /** The hold that it ended; `null` if it let the rest go before the canary had ended. */
+  /** The hold that it ended; `null` if it ended a running canary. */
   hold: BatchHold | null;
 }
 
@@ -161,15 +161,15 @@ export const batchItemsQuery = defineQuery<BatchItemsPage, [range?: BatchItemsRa
 
 /**
  * Adds items to a batch that was started with `open: true`: at most 256 KiB of JSON, or a single item. `offset` is the
- * number of items that the batch had before. With it, a piece that is sent again is not added twice.
+ * number of items that the batch had before, so that a repeated piece is not added twice.
  */
 export const addItemsUpdate = defineUpdate<BatchTotal, [items: unknown[], offset?: number]>('addItems');
 
-/** No more items will come. `total`, if given, must be the number of items. Repeating it is harmless. */
+/** Declares the list complete. `total`, if given, must be the number of items. Repeating it is harmless. */
 export const sealUpdate = defineUpdate<BatchTotal, [total?: number]>('seal');
 
 /**
- * Lets a held batch go on, or the rest of a batch go before its canary has ended. Refused with `InvalidInput` if there is
- * nothing to continue.
+ * Continues a held batch, or starts the rest of a batch before its canary has ended. Refused with `InvalidInput` if
+ * there is nothing to continue.
  */
 export const continueBatchUpdate = defineUpdate<BatchContinued>('continueBatch');

@@ -5,7 +5,7 @@ import { keySchema } from './ids.js';
 import { defineQuery, defineUpdate } from './names.js';
 import { object } from './validation.js';
 
-/** How a send ended, as far as is known. */
+/** Outcomes of a send. */
 export const sendOutcomes = ['sent', 'rejected', 'unknown', 'notSent', 'limited', 'unauthorized', 'payment'] as const;
 export type SendOutcome = (typeof sendOutcomes)[number];
 
@@ -15,16 +15,16 @@ export type Refusal = (typeof refusals)[number];
 
 /**
  * Why a follow-up waits. `job-busy`: its job works on another message, or another follow-up has the job's turn.
- * `counting`: the budget started afresh and finds out what was sent before it.
+ * `counting`: the budget has just started, and counts earlier sends.
  */
 export const waitReasons = ['slot', 'job-busy', 'paused', ...refusals, 'queue-full', 'counting'] as const;
 export type WaitReason = (typeof waitReasons)[number];
 
-/** Why a follow-up is blocked, in addition to {@link waitReasons}. `service`: its job cannot be read. */
+/** Further reasons that block a follow-up. `service`: its job cannot be read. */
 export const blockReasons = ['budget-stopped', 'budget-silent', 'service'] as const;
 export type BlockReason = (typeof blockReasons)[number];
 
-/** Why a budget is paused. An `operator`'s pause lets nothing through; else one send at a time probes the service. */
+/** Why a budget is paused. An `operator`'s pause stops all sends; otherwise one send at a time probes the service. */
 export type PauseReason = 'operator' | Refusal;
 
 /** Answer of the `budgetStatus` query. All times are ISO 8601 in UTC. */
@@ -35,45 +35,44 @@ export interface BudgetStatus {
   windowMs: number;
   /** Slots kept free of the batch lane. */
   reserve: number;
-  /** Slots occupied now. */
+  /** Slots in use. */
   used: number;
-  /** Sends that are granted and not settled. */
+  /** Granted sends that are not settled. */
   unsettled: number;
   nextFreeSlotAt?: string;
-  /** How many messages in a window the service accepts, after it refused some, if that is below the limit. */
+  /** Messages in a window that the service accepts, learned from its refusals, if below the limit. */
   learnedLimit?: number;
-  /** It started afresh, and finds out what was sent before it. Until then nothing is granted. */
+  /** Whether it has just started, and counts earlier sends before it grants anything. */
   isCounting?: true;
-  /** What follow-ups did before this, the budget does not remember. */
+  /** The budget remembers what follow-ups did since this time. */
   remembersSince: string;
-  /** `since` and `until` span all reasons. A pause without `until` lasts until it is resumed. `note` is the operator's. */
+  /** `since` and `until` span all reasons. A pause without `until` lasts until `resume`. `note` is the operator's. */
   paused?: { reasons: PauseReason[]; since: string; until?: string; note?: string };
-  /** The first 20 in line, in the order of their turns, and the one that the query is about. */
+  /** The first 20 in line, in order, and the one that the query is about. */
   waiting: BudgetWaiter[];
   waitingTotal: number;
   waitingInBatchLane: number;
-  /** Those whose job is busy, in either lane. */
+  /** Follow-ups whose job is busy, in both lanes. */
   waitingForJob: number;
   /** The sends of the last window, at least the last 100 and at most the last 1,000. Newest first. */
   lastSends: BudgetSend[];
 }
 
-/** A follow-up that waits for its slot. */
 export interface BudgetWaiter {
   workflowId: string;
   lane: Lane;
-  /** 1 for the next; missing while it waits for its job. */
+  /** 1 is next; missing while it waits for its job. */
   position?: number;
   expectedAt?: string;
-  /** The service refuses its message while it accepts others: why, and when it is tried again. */
+  /** Set while the service refuses only this message: the reason, and the time of the next try. */
   refusal?: { reason: Refusal; until: string };
 }
 
-/** A send that the budget granted or heard of, or messages of something else that took slots. */
+/** A send that the budget granted or learned of, or slots that were taken for other messages. */
 export interface BudgetSend {
-  /** `take/{key}` for slots that were taken. */
+  /** `take/{key}` for taken slots. */
   workflowId: string;
-  /** For slots that were taken: how many. */
+  /** For taken slots, their number. */
   sendNumber: number;
   grantedAt: string;
   settledAt?: string;
@@ -81,8 +80,8 @@ export interface BudgetSend {
 }
 
 /**
- * The status of a budget. `nowMs` is the caller's time in epoch milliseconds: without it, an idle workflow answers as of
- * its last event. `about` is the workflow id of a follow-up that `waiting` names wherever it stands in the line.
+ * The status of a budget. `nowMs` is the caller's time in epoch milliseconds: without it, an idle workflow answers for
+ * the time of its last event. `about` is the workflow id of a follow-up that `waiting` always includes.
  */
 export const budgetStatusQuery = defineQuery<BudgetStatus, [nowMs?: number, about?: string]>('budgetStatus');
 
@@ -90,9 +89,9 @@ const limitRule = 'must be from 0 to 10000';
 const countRule = 'must be from 1 to 10000';
 const wholeRule = 'must be a whole number';
 
-/** New settings of a budget. Fields that are left out stay as they are. */
+/** New settings of a budget. Missing fields stay unchanged. */
 export const setLimitInputSchema = object({
-  /** Messages per window; 0 lets nothing through. */
+  /** Messages per window; 0 stops all sends. */
   limit: z.int(wholeRule).min(0, limitRule).max(10_000, limitRule).optional(),
   /** Length of the rolling window, as a duration. */
   window: durationSchema('1s', '365d').optional(),
@@ -116,26 +115,28 @@ export const pauseInputSchema = object({
 }).strict();
 export type PauseInput = z.input<typeof pauseInputSchema>;
 
-/** Slots to take for messages that something else sends. */
+/** Slots to take for messages that other software sends. */
 export const takeInputSchema = object({
-  /** How many, at most the limit. @default 1 */
+  /** Number of slots, at most the limit. @default 1 */
   count: z.int(wholeRule).min(1, countRule).max(10_000, countRule).default(1),
-  /** The same key takes slots only once. The budget remembers its last 2,000 keys and follow-ups, or fewer if they are long. */
+  /** A key takes slots only once. The budget remembers the last 2,000 keys and follow-ups, fewer if they are long. */
   key: keySchema,
 }).strict();
 export type TakeInput = z.input<typeof takeInputSchema>;
 
-/** Whether slots were taken: all that were asked for, or none. Instants are ISO 8601 in UTC. */
+/** Whether the slots were taken, all or none. Times are ISO 8601 in UTC. */
 export type TakeAnswer =
   | { taken: true; count: number; takenAt: string }
-  /** `possibleAt`: when so many slots are expected to be free, if that is known. */
+  /** `possibleAt`: when that many slots should be free, if known. */
   | { taken: false; count: number; waitReason: WaitReason; possibleAt?: string };
 
-/** Changes limit, window or reserve of a running budget. If more slots are used than the new limit has, they drain. */
+/**
+ * Changes limit, window or reserve of a running budget. Slots in use above a new limit stay in use until they expire.
+ */
 export const setLimitUpdate = defineUpdate<BudgetStatus, [SetLimitInput]>('setLimit');
-/** Lets nothing through until resumed. Sends under way continue. */
+/** Stops sends until resumed. Sends in progress continue. */
 export const pauseUpdate = defineUpdate<BudgetStatus, [PauseInput]>('pause');
-/** Counts slots as used for messages that something else sends, all or none, and once per key. */
+/** Counts slots as used for messages that other software sends: all or none, once per key. */
 export const takeUpdate = defineUpdate<TakeAnswer, [TakeInput]>('take');
 /** Ends the operator's pause. If the service refuses messages, the next send probes at once. */
 export const resumeUpdate = defineUpdate<BudgetStatus>('resume');

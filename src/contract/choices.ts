@@ -1,25 +1,25 @@
-// The values that fields of inputs and results may have. This module imports nothing: the command line lists them in its
-// help, which must not load the schemas.
+// Possible values of fields of inputs and results. This module imports nothing, so that the command line's help does
+// not load the schemas.
 
-/** Which follow-ups of a project go first when several wait for the budget. */
+/** Lanes of a project's budget, in order of priority. */
 export const lanes = ['interactive', 'batch'] as const;
 export type Lane = (typeof lanes)[number];
 
-/** What a follow-up does when it cannot tell whether its message was delivered. */
+/** What a follow-up does when its delivery is unknown. */
 export const unknownDeliveryActions = ['fail', 'assumeSent', 'resend'] as const;
 
-/** What a follow-up does if the job works on another message. */
+/** What a follow-up does while the job works on another message. */
 export const whenActiveActions = ['wait', 'send'] as const;
 
-/** Whether a message reached the service. `unknown`: it cannot be found out. */
+/** Whether a message reached the service. */
 export const deliveredValues = ['yes', 'no', 'unknown'] as const;
 export type Delivered = (typeof deliveredValues)[number];
 
-/** What an operator can say about a message whose delivery is unknown. */
+/** An operator's decisions about an unknown delivery. */
 export const resolveWords = ['sent', 'notSent'] as const;
 export type ResolveWord = (typeof resolveWords)[number];
 
-/** States in which a follow-up has not sent and waits. */
+/** States of a follow-up that waits before its send. */
 export const waitingStates = ['waiting-for-budget', 'waiting-for-job', 'blocked'] as const;
 
 /** States in which a follow-up may have sent. */
@@ -29,7 +29,7 @@ export const sendingStates = ['sending', 'reconciling', 'polling'] as const;
 export const openStates = [...waitingStates, ...sendingStates] as const;
 export type OpenState = (typeof openStates)[number];
 
-/** States of a follow-up that has ended. `endOf` of the contract chooses one. */
+/** States of a follow-up that has ended. See `endOf`. */
 export const endStates = [
   'completed',
   'archived',
@@ -50,8 +50,8 @@ export const retryChoices = ['unknown', 'failed'] as const;
 export type RetryChoice = (typeof retryChoices)[number];
 
 /**
- * What a firing of a schedule does if the previous one is still running. Terminating that one is not on offer, because
- * its follow-ups would continue without a batch to report to.
+ * What a firing of a schedule does while the previous one still runs. Terminating the previous one is not offered,
+ * because its follow-ups would continue without a batch.
  */
 export const scheduleOverlaps = ['skip', 'buffer-one', 'buffer-all', 'cancel-other', 'allow-all'] as const;
 export type ScheduleOverlap = (typeof scheduleOverlaps)[number];

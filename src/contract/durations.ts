@@ -6,10 +6,9 @@ const PATTERN = /^(\d+(?:\.\d+)?)(ms|s|m|h|d)$/;
 /** Milliseconds as a whole number, or text such as `"90s"`, `"1.5h"`. */
 export type DurationInput = number | string;
 
-/** The rule of a duration in one sentence, for error messages. */
 export const DURATION_RULE = 'must be whole milliseconds, or text such as "500ms", "90s", "5m", "1h", "7d"';
 
-/** A duration in milliseconds, rounded, or `undefined` if the value is not a duration. */
+/** Parses a duration to whole milliseconds; `undefined` if the value is not a duration. */
 export function parseDurationMs(value: unknown): number | undefined {
   if (typeof value === 'number') return Number.isSafeInteger(value) && value >= 0 ? value : undefined;
   if (typeof value !== 'string') return undefined;
@@ -19,7 +18,7 @@ export function parseDurationMs(value: unknown): number | undefined {
   return Number.isSafeInteger(ms) ? ms : undefined;
 }
 
-/** Schema of a duration between two bounds, such as `'1s'`. Accepts {@link DurationInput} and gives milliseconds. */
+/** Schema of a duration between two bounds, such as `'1s'`. Accepts {@link DurationInput} and returns milliseconds. */
 export function durationSchema(min: string, max: string) {
   const minMs = parseDurationMs(min) ?? 0;
   const maxMs = parseDurationMs(max) ?? Number.MAX_SAFE_INTEGER;
@@ -31,15 +30,15 @@ export function durationSchema(min: string, max: string) {
   });
 }
 
-/** Epoch milliseconds up to the year 2100. Later ones are mistakes, and much later ones do not fit into a `Date`. */
+/** Epoch milliseconds up to the year 2100. Later times are mistakes, and may not fit into a `Date`. */
 export const instantMsSchema = z.number().min(0).max(4_102_444_800_000);
 
-/** An instant in ISO 8601 and UTC. */
+/** Formats epoch milliseconds as ISO 8601 in UTC. */
 export function iso(ms: number): string {
   return new Date(ms).toISOString();
 }
 
-/** A duration for people: at most two units, `"1 h 5 min"`, `"45 s"`, `"250 ms"`. */
+/** Formats a duration with at most two units: `"1 h 5 min"`, `"45 s"`, `"250 ms"`. */
 export function formatDuration(ms: number): string {
   if (ms < 1_000) return `${Math.max(0, Math.round(ms))} ms`;
   const seconds = Math.round(ms / 1_000);

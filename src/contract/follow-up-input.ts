@@ -8,7 +8,7 @@ import { object } from './validation.js';
 /** Longest prompt, in bytes of UTF-8: 256 KiB. */
 export const MAX_PROMPT_BYTES = 262_144;
 
-/** An optional field of an input. The bounds are inclusive. */
+/** An optional field of an input. Bounds are inclusive. */
 interface Setting {
   default: string | number;
   min?: string | number;
@@ -16,7 +16,7 @@ interface Setting {
   meaning: string;
 }
 
-/** For the schema below, the JSON Schemas and the table in docs/reference/inputs.md. */
+/** Source of the schema below, the JSON Schemas and the table in docs/reference/inputs.md. */
 export const followUpSettings = {
   lane: { default: 'interactive', meaning: '`interactive` goes before `batch`' },
   onUnknownDelivery: {
@@ -59,7 +59,7 @@ export const followUpSettings = {
   budgetWaitTimeout: { default: '7d', min: '1s', max: '365d', meaning: 'longest wait for everything before the send' },
 } as const satisfies Record<string, Setting>;
 
-/** An optional duration. `null` counts as missing, because some languages write every field. */
+/** `null` counts as missing, because some languages write every field. */
 const duration = ({ min, max }: { min: string; max: string }) => durationSchema(min, max).nullish();
 
 const defaultMs = ({ default: text }: { default: string }) => parseDurationMs(text) ?? 0;
@@ -72,11 +72,11 @@ const pollSchema = object({
   initialInterval: duration(followUpSettings['poll.initialInterval']),
   /** Longest wait between two polls; at least `initialInterval`. @default '60s' */
   maxInterval: duration(followUpSettings['poll.maxInterval']),
-  /** Each wait is this many times as long as the one before. @default 1.5 */
+  /** Each wait is this many times the previous one. @default 1.5 */
   backoffCoefficient: z.number().min(minCoefficient, coefficientRule).max(maxCoefficient, coefficientRule).nullish(),
 }).strict();
 
-// Half a surrogate pair has no UTF-8.
+// A lone surrogate has no UTF-8 encoding.
 export const promptSchema = z
   .string()
   .min(1, { error: 'must not be empty', abort: true })
@@ -85,21 +85,21 @@ export const promptSchema = z
   .refine((prompt) => utf8Length(prompt) <= MAX_PROMPT_BYTES, `must be at most ${MAX_PROMPT_BYTES} bytes of UTF-8`);
 
 const baseSchema = object({
-  /** The job's project, whose budget is used. */
+  /** The job's project, whose budget applies. */
   projectId: idSchema,
   jobId: idSchema,
-  /** The follow-up instruction, 1 character to 256 KiB of UTF-8, and not only white space. */
+  /** The message, 1 character to 256 KiB of UTF-8, not only white space. */
   prompt: promptSchema,
   /** @default 'interactive' */
   lane: z.enum(lanes).nullish(),
-  /** What to do if it cannot be found out whether the message was delivered. @default 'fail' */
+  /** What to do if the delivery is unknown. @default 'fail' */
   onUnknownDelivery: z.enum(unknownDeliveryActions).nullish(),
-  /** Whether to wait for a job that works on another message, or to send at once. @default 'wait' */
+  /** Whether to wait while the job works on another message, or to send at once. @default 'wait' */
   whenActive: z.enum(whenActiveActions).nullish(),
   poll: pollSchema.nullish(),
   /** How long after the send an unchanged terminal status is ignored. @default '120s' */
   settleTime: duration(followUpSettings.settleTime),
-  /** How long a completed job without a new `prLink` is polled on. @default '30s' */
+  /** How long to keep polling a completed job without a new `prLink`. @default '30s' */
   prLinkGrace: duration(followUpSettings.prLinkGrace),
   /** Longest wait for the job, from the send. @default '24h' */
   jobTimeout: duration(followUpSettings.jobTimeout),
@@ -109,7 +109,7 @@ const baseSchema = object({
 
 export const followUpDefaultsSchema = baseSchema.omit({ projectId: true, jobId: true, prompt: true });
 
-/** Input of the `followUp` workflow. Accepts {@link FollowUpInput} and gives {@link FollowUpSettings}. */
+/** Schema of the `followUp` workflow's input. Accepts {@link FollowUpInput} and returns {@link FollowUpSettings}. */
 export const followUpInputSchema = baseSchema.transform((input, context) => {
   const initialIntervalMs = input.poll?.initialInterval ?? defaultMs(followUpSettings['poll.initialInterval']);
   const defaultMaxMs = Math.max(defaultMs(followUpSettings['poll.maxInterval']), initialIntervalMs);
@@ -137,8 +137,10 @@ export const followUpInputSchema = baseSchema.transform((input, context) => {
   };
 });
 
-/** As callers write it. Durations are milliseconds or text such as `"90s"`. An optional field may also be `null`. */
+/**
+ * Input of the `followUp` workflow. Durations are milliseconds or text, such as `"90s"`. Optional fields may be `null`.
+ */
 export type FollowUpInput = z.input<typeof followUpInputSchema>;
 
-/** With every default filled in and every duration in milliseconds. */
+/** An input with every default filled in and durations in milliseconds. */
 export type FollowUpSettings = z.output<typeof followUpInputSchema>;

@@ -12,8 +12,8 @@ import { defineQuery, defineSignal, defineUpdate } from './names.js';
 import { inputIssueSchema, object } from './validation.js';
 
 /**
- * A job as the service shows it. Every field may be missing: the sample answer of the message endpoint has no `status`.
- * Fields and statuses that the service adds later are accepted; such a status is not terminal.
+ * A job as the service returns it. Every field may be missing: the message endpoint's sample answer has no `status`.
+ * Unknown fields and statuses are accepted; an unknown status is not terminal.
  */
 export const agentJobSchema = z.looseObject({
   id: z.string().optional(),
@@ -26,7 +26,6 @@ export const agentJobSchema = z.looseObject({
 });
 export type AgentJob = z.infer<typeof agentJobSchema>;
 
-/** The statuses that end a job's turn. */
 export const terminalStatuses = ['completed', 'archived', 'failed'] as const;
 export type TerminalStatus = (typeof terminalStatuses)[number];
 
@@ -35,32 +34,34 @@ export function isTerminalStatus(status: string | undefined): status is Terminal
   return terminalStatuses.some((known) => known === status);
 }
 
-/** Result of the `followUp` workflow, for every terminal status: a failed agent job is also a result. */
+/** Result of the `followUp` workflow for every terminal status, including `failed`. */
 export const followUpResultSchema = object({
   projectId: z.string(),
   jobId: z.string(),
   status: z.enum(terminalStatuses),
   /** URL of the pull request; `null` if the agent made none. */
   prLink: z.string().nullable(),
-  /** Whether `prLink` differs from the one before the message was sent. `false` if that one is unknown. */
+  /** Whether `prLink` differs from the link before the send. `false` if that link is unknown. */
   prLinkChanged: z.boolean(),
-  /** `sent`: the service confirmed it. `inferred`: the job shows it. `assumed`: `onUnknownDelivery` or an operator said so. */
+  /**
+   * `sent`: the service confirmed it. `inferred`: the job shows it. `assumed`: by `onUnknownDelivery` or an operator.
+   */
   delivery: z.enum(['sent', 'inferred', 'assumed']),
-  /** Whether the job was seen at work on this message. `false`: something changed, or `settleTime` passed. */
+  /** Whether the job was seen at work on this message. If not, something else changed, or `settleTime` passed. */
   observedActive: z.boolean(),
-  /** When the send was settled; if `delivery` is `inferred` or `assumed`, when it was granted. ISO 8601, UTC. */
+  /** When the send was settled; for an `inferred` or `assumed` delivery, when it was granted. ISO 8601 in UTC. */
   sentAt: z.string(),
   finishedAt: z.string(),
   /** Reads of the job since the send, including failed ones, but not those of a watch that `pollNow` cut short. */
   polls: z.int(),
-  /** The last job seen, including fields that this project does not know. */
+  /** The job as last read, with all its fields. */
   job: agentJobSchema,
 });
 export type FollowUpResult = z.infer<typeof followUpResultSchema>;
 
-/** Every `ApplicationFailure.type` a workflow of this project fails with. */
+/** The `ApplicationFailure.type`s with which workflows of this project fail. */
 export const FailureType = {
-  /** The input breaks a rule; the message names every bad field. Nothing was sent. */
+  /** The input breaks a rule; the message names every invalid field. Nothing was sent. */
   InvalidInput: 'InvalidInput',
   /** The service does not know the job. */
   JobNotFound: 'JobNotFound',
@@ -68,15 +69,15 @@ export const FailureType = {
   JobArchived: 'JobArchived',
   /** The service refused the message; the failure quotes it. Nothing was delivered. */
   MessageRejected: 'MessageRejected',
-  /** It cannot be found out whether the message was delivered. It is not sent again. */
+  /** The delivery is unknown. The message is not sent again. */
   DeliveryUnknown: 'DeliveryUnknown',
   /** `budgetWaitTimeout` passed before the message could be sent. */
   BudgetWaitTimeout: 'BudgetWaitTimeout',
-  /** `jobTimeout` passed after the message was sent; the details hold the last job seen. */
+  /** `jobTimeout` passed after the send; the details have the job as last read. */
   JobTimeout: 'JobTimeout',
-  /** Cancelled, unless it is proven that nothing was delivered (then the workflow ends as Canceled). */
+  /** Cancelled. If certainly nothing was delivered, the workflow ends as Canceled instead. */
   Cancelled: 'Cancelled',
-  /** The budget already saw this follow-up end. */
+  /** The budget has already recorded the end of this follow-up. */
   Closed: 'Closed',
 } as const;
 export type FailureType = (typeof FailureType)[keyof typeof FailureType];
@@ -87,13 +88,13 @@ export const failureDetailsSchema = object({
   delivered: z.enum(deliveredValues),
   projectId: z.string().exactOptional(),
   jobId: z.string().exactOptional(),
-  /** `InvalidInput`: every rule that was broken. */
+  /** `InvalidInput`: every broken rule. */
   issues: z.array(inputIssueSchema).exactOptional(),
   /** `MessageRejected`, `JobNotFound`: HTTP status of the service's answer. */
   statusCode: z.int().exactOptional(),
   /** `MessageRejected`, `JobNotFound`: the service's text, at most 500 characters, secrets masked. */
   serviceMessage: z.string().exactOptional(),
-  /** The last job seen, with all its fields. */
+  /** The job as last read, with all its fields. */
   job: agentJobSchema.exactOptional(),
 });
 export type FailureDetails = z.infer<typeof failureDetailsSchema>;
@@ -103,56 +104,55 @@ const instant = z.iso.datetime();
 const factsSchema = object({
   projectId: z.string(),
   jobId: z.string(),
-  /** When the follow-up learned its position and its next poll: at its latest ask, poll or change of state. */
+  /** Time of the position and the next poll: the latest ask, poll or change of state. */
   learnedAt: instant,
-  /** Position in the project's queue, 1 for the next. Only while it waits for a slot. */
+  /** Position in the project's queue, 1 is next. Only while it waits for a slot. */
   position: z.int().min(1).exactOptional(),
-  /** When the send is expected, if that is known. */
+  /** Expected time of the send, if known. */
   expectedSendAt: instant.exactOptional(),
   sentAt: instant.exactOptional(),
   /**
-   * Reads of the job since the send, including failed ones. The workflow counts those of a watch when it ends; the library
-   * adds those of a running one. A watch that a cancel or `pollNow` cuts short may lose its reads.
+   * Reads of the job since the send, including failed ones. The workflow counts those of a watch at its end; the
+   * library adds those of a running watch. Reads of a watch that a cancel or `pollNow` cuts short may be lost.
    */
   polls: z.int().min(0),
-  /** When the job is read next. Only the library knows it, from the heartbeat of the pending activity `watchJob`. */
+  /** Time of the next read. Only the library knows it, from the heartbeat of the pending activity `watchJob`. */
   nextPollAt: instant.exactOptional(),
   /**
-   * When it asks again: while it has no place in line, or after a send that was not made. While an ask is repeated, only
-   * the library knows it, from the pending activity `askForSlot`.
+   * Time of the next ask: while it has no place in line, or after a send that was not made. While the server repeats an
+   * ask, only the library knows it, from the pending activity `askForSlot`.
    */
   nextTryAt: instant.exactOptional(),
-  /** While its project is paused, as its budget said. */
+  /** Set while its project is paused, by its budget's latest answer. */
   pause: object({
-    /** `service`: it refuses messages (429, 401, 403 or 402). */
+    /** `service`: the service refuses messages (429, 401, 403 or 402). */
     by: z.enum(['operator', 'service']),
-    /** Missing if it lasts until it is resumed. */
+    /** Missing if it lasts until resumed. */
     until: instant.exactOptional(),
-    /** The operator's. */
+    /** The operator's note. */
     note: z.string().exactOptional(),
   }).exactOptional(),
   /**
-   * When it stops waiting, at the latest: the end of `budgetWaitTimeout` before the send, of `jobTimeout` after it. While
-   * delivery is unknown, when that is decided.
+   * Latest end of the wait: of `budgetWaitTimeout` before the send, of `jobTimeout` after it. While the delivery is
+   * unknown, the time of the decision.
    */
   waitsUntil: instant.exactOptional(),
-  /** How delivery is known. */
   delivery: followUpResultSchema.shape.delivery.exactOptional(),
-  /** An earlier send of the message may have been delivered, and the message is being sent again. */
+  /** Whether an earlier send may have been delivered while the message is sent again. */
   earlierSendUnknown: z.literal(true).exactOptional(),
-  /** The last job seen. Before the send, and for some time after it, it may still show the previous turn. */
+  /** The job as last read. Before the send and shortly after it, it may still show the previous turn. */
   job: agentJobSchema.exactOptional(),
   jobSeenAt: instant.exactOptional(),
-  /** What the job has shown of this message's turn; missing until it shows something. */
+  /** The job's status in this message's turn; missing until it shows one. */
   jobStatus: z.string().exactOptional(),
   prLink: z.string().exactOptional(),
-  /** The last thing that went wrong. It need not be serious: the workflow continues. */
+  /** The last error. The follow-up continues. */
   lastError: object({ at: instant, message: z.string() }).exactOptional(),
 });
-/** What a follow-up knows in any state. All times are ISO 8601 in UTC. */
+/** The fields of a follow-up's progress in any state. All times are ISO 8601 in UTC. */
 export type FollowUpFacts = z.infer<typeof factsSchema>;
 
-/** A pause of a project's budget, for people. */
+/** A pause of a project's budget. */
 export type ShownPause = NonNullable<FollowUpFacts['pause']>;
 
 const endFailureSchema = object({
@@ -169,25 +169,25 @@ const standingSchema = z.union([
   object({ state: z.enum(sendingStates), waitReason: waitReason.exactOptional() }),
   object({ state: z.enum(waitingStates), waitReason }),
   object({ state: z.enum(['completed', 'archived']) }),
-  /** The agent job failed, which is a result, or (with `failure`) it disappeared after the message was delivered. */
+  /** The agent job failed, which is a result, or (with `failure`) it disappeared after the delivery. */
   object({ state: z.literal('job-failed'), failure: endFailureSchema.nullable() }),
   /**
-   * `not-sent`: nothing was delivered. `delivery-unknown`: it cannot be found out whether the message was delivered,
-   * whatever else ended the follow-up. `timed-out`: it was delivered, and the agent job did not end in time.
+   * `not-sent`: nothing was delivered. `delivery-unknown`: the delivery is unknown, whatever else ended the follow-up.
+   * `timed-out`: the message was delivered, and the agent job did not end in time.
    */
   object({ state: z.enum(endStates).exclude(['completed', 'archived', 'job-failed']), failure: endFailureSchema }),
 ]);
 
-/** The members of a union, each with the fields that only other members have as fields that are never set. */
+/** Adds to each member of a union the other members' fields as fields that are never set. */
 type EachWithout<
   Union,
   Fields extends PropertyKey = Union extends unknown ? keyof Union : never,
 > = Union extends unknown ? Union & Partial<Record<Exclude<Fields, keyof Union>, never>> : never;
 
-/** The state of a follow-up: with why it waits (`waitReason`), or why it ended without a result (`failure`). */
+/** The state of a follow-up, with `waitReason` while it waits, or `failure` if it ended without a result. */
 export type FollowUpStanding = EachWithout<z.infer<typeof standingSchema>>;
 
-/** How a follow-up has ended. */
+/** The end state of a follow-up. */
 export type EndedStanding = Extract<FollowUpStanding, { state: EndState }>;
 
 /** Answer of the `progress` query. */
@@ -199,7 +199,7 @@ export function isEndState(state: string): state is EndState {
   return endStates.some((known) => known === state);
 }
 
-/** The state in which a follow-up ends, from its result or its failure. Nothing else decides it. */
+/** The end state of a follow-up, from its result or failure alone. */
 export function endOf(ending: { status: TerminalStatus } | EndFailure): EndedStanding {
   if ('status' in ending) {
     return ending.status === 'failed' ? { state: 'job-failed', failure: null } : { state: ending.status };
@@ -208,7 +208,7 @@ export function endOf(ending: { status: TerminalStatus } | EndFailure): EndedSta
   return { state: failedStateOf(ending), failure: { type, message, delivered } };
 }
 
-/** An unknown delivery comes first: nothing else about the end matters as much. */
+/** An unknown delivery matters more than anything else about the end. */
 function failedStateOf({ type, delivered }: EndFailure): Exclude<EndState, 'completed' | 'archived'> {
   if (delivered === 'unknown') return 'delivery-unknown';
   if (type === FailureType.Cancelled) return 'cancelled';
@@ -216,12 +216,12 @@ function failedStateOf({ type, delivered }: EndFailure): Exclude<EndState, 'comp
   return type === FailureType.JobTimeout ? 'timed-out' : 'job-failed';
 }
 
-/** What a follow-up knows and waits for now. Needs a running worker. */
+/** The progress of a follow-up. Needs a running worker. */
 export const progressQuery = defineQuery<FollowUpProgress>('progress');
 
 /**
- * Reads the job now instead of at the next poll. Harmless at any time: while a follow-up waits for the agent, the sixth in
- * a row is ignored until a watch had the time that it needs to see an end.
+ * Reads the job now instead of at the next poll. Harmless at any time: while a follow-up waits for the agent, the sixth
+ * consecutive signal is ignored until a watch had enough time to see an end.
  */
 export const pollNowSignal = defineSignal('pollNow');
 

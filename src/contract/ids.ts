@@ -4,8 +4,8 @@ import { WorkflowIdPrefix } from './names.js';
 import type { InputIssue } from './validation.js';
 
 /**
- * Ids that are safe in a path of the service and in a workflow id, among them all that nanoid makes. Strict on purpose:
- * URL normalisation resolves `..` even if it is percent-encoded, so an id with it could reach another endpoint.
+ * Ids that are safe in a URL path and in a workflow id, including all nanoids. Deliberately strict: URL normalisation
+ * resolves even a percent-encoded `..`, so an id with it could reach another endpoint.
  */
 export const idSchema = z
   .string()
@@ -17,7 +17,7 @@ export const idSchema = z
   // As a key, it would set an object's prototype.
   .refine((id) => id !== '__proto__', 'must not be "__proto__"');
 
-/** Like {@link idSchema}, but `:` is allowed. A key makes a follow-up unique within its job. */
+/** Like {@link idSchema}, but with `:`. A key makes a follow-up unique within its job. */
 export const keySchema = z
   .string()
   .regex(/^[A-Za-z0-9_-][A-Za-z0-9._~:-]{0,127}$/, {
@@ -26,14 +26,14 @@ export const keySchema = z
   })
   .refine((key) => !key.includes('..'), 'must not contain ".."');
 
-/** Id of a batch. With `:` and an item's index, it forms the item's key of at most 128 characters. */
+/** Id of a batch. With `:` and an index, it forms an item's key of at most 128 characters. */
 export const batchIdSchema = keySchema.max(120, 'must be at most 120 characters');
 
 /** The three parts of a follow-up's workflow id. */
 export interface FollowUpIdParts {
   projectId: string;
   jobId: string;
-  /** Unique within the job. The same key means the same follow-up. */
+  /** Unique within the job: the same key means the same follow-up. */
   key: string;
 }
 
@@ -45,7 +45,7 @@ export function followUpWorkflowId({ projectId, jobId, key }: FollowUpIdParts): 
 /** Longest workflow id: Temporal's SQL stores keep ids in columns of 255 characters. */
 const MAX_WORKFLOW_ID_LENGTH = 255;
 
-/** Why these ids, each valid by itself, are too long together; `undefined` if they are not. */
+/** The issue with ids that are valid but too long together, if they are. */
 export function workflowIdIssue(parts: FollowUpIdParts): InputIssue | undefined {
   const { length } = followUpWorkflowId(parts);
   if (length <= MAX_WORKFLOW_ID_LENGTH) return undefined;
@@ -57,7 +57,7 @@ export function workflowIdIssue(parts: FollowUpIdParts): InputIssue | undefined 
   return { field: 'workflowId', message };
 }
 
-/** What stands in a workflow id behind this prefix, between its slashes; nothing if the prefix is another one. */
+/** The path segments of a workflow id after this prefix; empty for another prefix. */
 function pathOf(workflowId: string, prefix: string): string[] {
   return workflowId.startsWith(prefix) ? workflowId.slice(prefix.length).split('/') : [];
 }
@@ -81,10 +81,10 @@ export function parseProjectBudgetWorkflowId(workflowId: string): string | undef
   return rest.length === 0 ? idSchema.safeParse(projectId).data : undefined;
 }
 
-/** Names a workflow of a batch: the batch itself, or if `part` is set one of its parts. */
+/** Identifies a batch or, with `part`, one of its parts. */
 export interface BatchIdParts {
   batchId: string;
-  /** Its number, counted from 0, and the hash of its items: `0-uEsrHPkfhD2`. */
+  /** Number, from 0, and hash of the items: `0-uEsrHPkfhD2`. */
   part?: string;
 }
 
@@ -107,7 +107,7 @@ export function parseFollowUpBatchWorkflowId(workflowId: string): BatchIdParts |
   return data && { batchId: data[0], ...defined({ part: data[1] }) };
 }
 
-/** Key of the follow-up of the batch's item at `index`, counted from 0. */
+/** Key of the follow-up of the item at `index`, from 0. */
 export function batchItemKey(batchId: string, index: number): string {
   return `${batchId}:${index}`;
 }

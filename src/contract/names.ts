@@ -6,16 +6,15 @@ import {
   type UpdateDefinition,
 } from '@temporalio/common';
 
-/** Workflow types, as any Temporal SDK or the `temporal` CLI names them. */
+/** Names of the workflow types for any Temporal SDK or the `temporal` CLI. */
 export const WorkflowType = {
   followUp: 'followUp',
   followUpBatch: 'followUpBatch',
-  /** Internal: some of a batch's items. */
+  /** Internal: a part of a batch. */
   followUpBatchPart: 'followUpBatchPart',
   projectBudget: 'projectBudget',
 } as const;
 
-/** Prefixes of the workflow ids. */
 export const WorkflowIdPrefix = {
   followUp: 'follow-up/',
   followUpBatch: 'follow-up-batch/',
@@ -26,14 +25,14 @@ export const WorkflowIdPrefix = {
 export const DEFAULT_TASK_QUEUE = 'follow-ups';
 
 /**
- * Budgets have a task queue of their own. On a shared queue, follow-ups that waited in local activities were measured to
- * fill every workflow-task slot, and the budget never ran.
+ * Budgets have their own task queue. On a shared queue, measurements showed follow-ups in local activities filling
+ * every workflow-task slot, so that the budget never ran.
  */
 export function budgetTaskQueue(taskQueue: string): string {
   return `${taskQueue}-budget`;
 }
 
-/** Longest value of a Keyword that every Temporal store accepts. A longer `prLink` is left out of the attribute. */
+/** Longest Keyword that every Temporal store accepts. A longer `prLink` is not in the attribute. */
 export const MAX_KEYWORD_LENGTH = 255;
 
 /** The search attributes of a follow-up, all Keyword. The worker registers them when it starts. */
@@ -42,14 +41,14 @@ export const SearchAttribute = {
   jobId: defineSearchAttributeKey('FollowUpJobId', SearchAttributeType.KEYWORD),
   /** A `FollowUpState`. */
   state: defineSearchAttributeKey('FollowUpState', SearchAttributeType.KEYWORD),
-  /** The job's status when it was last read. */
+  /** The job's status at the last read. */
   jobStatus: defineSearchAttributeKey('FollowUpJobStatus', SearchAttributeType.KEYWORD),
   prLink: defineSearchAttributeKey('FollowUpPrLink', SearchAttributeType.KEYWORD),
   batchId: defineSearchAttributeKey('FollowUpBatchId', SearchAttributeType.KEYWORD),
 } as const;
 
-// The same as the functions of these names in `@temporalio/workflow`. Importing that package would make every user of
-// the contract load the whole workflow runtime.
+// Equivalent to the functions in `@temporalio/workflow`, whose import would load the whole workflow runtime for every
+// user of the contract.
 
 export function defineQuery<Answer, Args extends unknown[] = []>(name: string): QueryDefinition<Answer, Args> {
   return { type: 'query', name } as QueryDefinition<Answer, Args>;

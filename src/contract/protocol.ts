@@ -1,4 +1,4 @@
-// What follow-ups, their activities and the budgets say to each other. Not part of the published contract.
+// Messages between follow-ups, their activities and budgets. Not part of the published contract.
 import { z } from 'zod';
 import {
   type BlockReason,
@@ -17,7 +17,7 @@ import { idSchema, projectBudgetWorkflowId } from './ids.js';
 import { budgetTaskQueue, defineSignal, defineUpdate } from './names.js';
 import { hash64 } from './text.js';
 
-/** Whether a message may have started a turn of its job; `null` while it is not known how its send ended. */
+/** Whether a message may have started a turn of its job. `null`: the outcome is not known yet. */
 export function mayHaveArrived(outcome: SendOutcome | null): boolean {
   return outcome === null || outcome === 'sent' || outcome === 'unknown';
 }
@@ -27,18 +27,18 @@ export function isUndelivered(outcome: SendOutcome): boolean {
   return outcome === 'notSent' || refusalOf(outcome) !== undefined;
 }
 
-/** The refusal that an outcome is, if it is one. */
+/** The refusal that an outcome reports, if any. */
 export function refusalOf(outcome: SendOutcome): Refusal | undefined {
   if (outcome === 'unauthorized') return 'credentials';
   return outcome === 'limited' || outcome === 'payment' ? outcome : undefined;
 }
 
-/** The reason that a failure of an ask or a read names; `undefined` if it comes from elsewhere, such as an interceptor. */
+/** The reason that a failed ask or read names; `undefined` if it comes from elsewhere, such as an interceptor. */
 export function knownReason(reason: string): WaitReason | BlockReason | undefined {
   return [...waitReasons, ...blockReasons].find((known) => known === reason);
 }
 
-/** Longest text that a fingerprint keeps. Budgets keep one for each job, so a longer text is hashed. */
+/** Longest text in a fingerprint, of which budgets keep one per job. Longer text is hashed. */
 const MAX_KEPT_LENGTH = 24;
 
 export function fingerprint({ status, prLink, archivedAt }: AgentJob): JobFingerprint {
@@ -46,7 +46,7 @@ export function fingerprint({ status, prLink, archivedAt }: AgentJob): JobFinger
   return { status: kept(status), prLink: kept(prLink), archivedAt: kept(archivedAt) };
 }
 
-/** Whether a job works on a message. A missing status says nothing. */
+/** Whether a job works on a message. A missing status is no evidence. */
 export function isAtWork({ status }: AgentJob): boolean {
   return status !== undefined && !isTerminalStatus(status);
 }
@@ -55,18 +55,18 @@ const idText = z.string().min(1).max(255);
 const shortText = z.string().max(100);
 /** Longer than any setting of a worker. */
 const durationMs = z.number().min(0).max(7_200_000);
-/** What the service says when it refuses to let a job be read. */
+/** Set if the service refuses a read of the job. */
 const refusedRead = { refusal: z.enum(refusals).exactOptional(), retryAfterMs: durationMs.exactOptional() };
 
-/** A send of a run. A grant belongs to one run, and a reset makes another. */
+/** Identifies a send of a run. A grant belongs to one run, and a reset makes another. */
 const send = {
-  /** Temporal makes UUIDs. */
+  /** Temporal generates UUIDs. */
   runId: z.string().min(1).max(64),
-  /** 1 for the first send; one more after each send that was not delivered, or that is repeated by request. */
+  /** 1 for the first send; increases after each send that was not delivered or is repeated by request. */
   sendNumber: z.int().min(1).max(1_000_000),
 };
 
-/** An ask for a slot of the project's budget and for the job's turn. It may be repeated. */
+/** An ask for a slot of the project's budget and for the job's turn. Safe to repeat. */
 export const askSchema = z.object({
   workflowId: idText,
   /** Of the run that asks. */
@@ -74,17 +74,17 @@ export const askSchema = z.object({
   lane: z.enum(lanes),
   /** `hash64` of the prompt. */
   messageTag: z.string().max(16),
-  /** Whether this run replaces another one, which may have sent. */
+  /** Whether this run replaces another that may have sent. */
   mayHaveSent: z.boolean(),
-  /** When the first run of this workflow started, or somewhat earlier, in epoch milliseconds. */
+  /** Start of the workflow's first run, or somewhat earlier, in epoch milliseconds. */
   startedAtMs: instantMsSchema,
-  /** How long after its grant a send of the asking worker has ended, or never starts. */
+  /** Time from its grant within which the asking worker's send ends or never starts. */
   leaseMs: durationMs.min(1),
   /** How long after the lease bytes may still arrive. */
   drainMs: durationMs,
-  /** The most that the worker's configuration lets a budget grant in a window. */
+  /** Highest limit that the worker's configuration allows. */
   maxLimit: z.number().min(0),
-  /** Why the service refused to let the job be read right before. */
+  /** The refusal of the read just before. */
   ...refusedRead,
 });
 export type Ask = z.infer<typeof askSchema>;
@@ -108,11 +108,11 @@ const grantedSchema = z.object({
   kind: z.literal('granted'),
   ...send,
   grantedAtMs: instantMsSchema,
-  /** The send starts before `grantedAtMs + leaseMs` less its timeout, or never. */
+  /** The send starts before `grantedAtMs + leaseMs` minus its timeout, or never. */
   leaseMs: durationMs.min(1),
-  /** No byte of it arrives after this. */
+  /** No byte of it arrives later. */
   overAtMs: instantMsSchema,
-  /** How the job looked at the end of the turn before. */
+  /** The job at the end of the previous turn. */
   lastTurn: fingerprintSchema.exactOptional(),
 });
 export type Granted = z.infer<typeof grantedSchema>;
@@ -122,9 +122,8 @@ const waitingSchema = z.object({
   kind: z.literal('waiting'),
   ...send,
   reason: z.enum(waitReasons),
-  /** 1 for the next; 0 while its job is busy. */
+  /** 1 is next; 0 while its job is busy. */
   position: z.int().min(0),
-  /** When its slot is expected. */
   expectedAtMs: instantMsSchema.exactOptional(),
   pause: pauseSchema.exactOptional(),
 });
@@ -139,32 +138,34 @@ const fullSchema = z.object({
 });
 export type Full = z.infer<typeof fullSchema>;
 
-/** The run `grantedTo` of this workflow id was granted a send before. Empty if the budget cannot remember any. */
+/** The run `grantedTo` of this workflow id was granted a send before. Empty if the budget cannot remember one. */
 const knownSchema = z.object({
   kind: z.literal('known'),
   ...send,
   grantedTo: z.string(),
-  /** `null` while the send may be under way, which is until `overAtMs`. */
+  /** `null` while the send may be in progress, until `overAtMs`. */
   outcome: z.enum(sendOutcomes).nullable(),
   outcomeAtMs: instantMsSchema,
   grantedAtMs: instantMsSchema,
   overAtMs: instantMsSchema,
-  /** The send was of this follow-up's message, and the job's turn was granted to no other since: what it shows is evidence. */
+  /**
+   * The send was of this follow-up's message, and no other has had the job's turn since: the job's state is evidence.
+   */
   isLatest: z.boolean(),
-  /** The budget knows that the send was of this message. */
+  /** Whether the budget knows that the send was of this message. */
   isSameMessage: z.boolean(),
-  /** The budget remembers every send since the follow-up started. */
+  /** Whether the budget remembers every send since the follow-up started. */
   remembersAll: z.boolean(),
 });
 export type Known = z.infer<typeof knownSchema>;
 
-/** Answers that follow an ask as a signal. Any other signal is ignored. */
+/** Answers that follow an ask as a signal. Other signals are ignored. */
 export const answerSchema = z.discriminatedUnion('kind', [grantedSchema, waitingSchema]);
 
-/** Answers that are about a slot, and not about an earlier send. */
+/** Answers about a slot rather than an earlier send. */
 export const slotSchema = z.discriminatedUnion('kind', [grantedSchema, waitingSchema, fullSchema]);
 
-/** Any answer to an ask. `runId` is the run that asked: a reset run replays what its predecessor was answered. */
+/** Any answer to an ask. `runId` is the run that asked: a reset run replays its predecessor's answers. */
 export const anyAnswerSchema = z.discriminatedUnion('kind', [
   slotSchema,
   knownSchema,
@@ -180,33 +181,33 @@ const settlementSchema = z.object({
   /** Of the run that was granted the send. */
   ...send,
   outcome: z.enum(sendOutcomes),
-  /** When the follow-up knew, by the server's clock. The slot is held for a window from here. */
+  /** When the follow-up learned it, by the server's clock. The slot is held for a window from here. */
   atMs: instantMsSchema,
-  /** Why the service refused to let the job be read right before the send, which was then not made. */
+  /** The refusal of the read just before the send, which was then not made. */
   ...refusedRead,
 });
 export type Settlement = z.infer<typeof settlementSchema>;
 
-/** A follow-up ends. A grant that it has not settled was never used. */
+/** The end of a follow-up. A grant that it has not settled was never used. */
 const endSchema = z.object({
   kind: z.literal('end'),
   workflowId: idText,
   runId: send.runId,
-  /** The end of its turn was not seen: the job is not given to another follow-up before this. */
+  /** Set if the end of its turn was not seen: no other follow-up gets the job before this time. */
   turnUntilMs: instantMsSchema.exactOptional(),
-  /** How the job looked at the end of its turn. */
+  /** The job at the end of its turn. */
   lastTurn: fingerprintSchema.exactOptional(),
 });
 export type End = z.infer<typeof endSchema>;
 
-/** From a follow-up to its budget. A signal cannot be refused: one that breaks a rule is ignored. */
+/** An event from a follow-up to its budget. A signal cannot be refused, so an invalid one is ignored. */
 export const budgetEventSchema = z.discriminatedUnion('kind', [settlementSchema, endSchema]);
 export type BudgetEvent = z.infer<typeof budgetEventSchema>;
 
-/** Asks for a slot. The budget starts with it if it does not exist yet. */
+/** Asks for a slot. Starts the budget if it does not exist. */
 export const askUpdate = defineUpdate<Answer, [Ask]>('ask');
 
-/** How every start of a budget's workflow names it. */
+/** Options of every start of a budget's workflow. */
 export function budgetStartOptions({ projectId, taskQueue }: { projectId: string; taskQueue: string }) {
   return {
     workflowId: projectBudgetWorkflowId(projectId),
@@ -216,8 +217,8 @@ export function budgetStartOptions({ projectId, taskQueue }: { projectId: string
 }
 
 /**
- * Starts a budget that never existed, with an update. One may have been stopped on purpose: only `restore` starts it
- * again. `taskQueue` is that of the follow-ups.
+ * Starts a budget with an update, but only if it never existed: a stopped budget starts again only by `restore`.
+ * `taskQueue` is that of the follow-ups.
  */
 export function firstBudgetStart(target: ProjectBudgetInput & { taskQueue: string }) {
   const { projectId, settings } = target;
@@ -230,11 +231,9 @@ export function firstBudgetStart(target: ProjectBudgetInput & { taskQueue: strin
   };
 }
 
-/** Tells a budget what it has to know. */
 export const tellSignal = defineSignal<[BudgetEvent]>('tell');
-/** Gives a follow-up the answer that it waits for. */
 export const answerSignal = defineSignal<[Granted | Waiting]>('budgetAnswer');
-/** Wakes a follow-up: one that waits in line asks again. Its failure says that the follow-up does not run. */
+/** Makes a follow-up in line ask again. A failed signal shows that the follow-up does not run. */
 export const wakeSignal = defineSignal('wake');
 
 const count = z.int().min(0).max(10_000);
@@ -243,9 +242,9 @@ const settingsSchema = z.object({
   /** Messages in a window. */
   limit: count,
   windowMs: z.number().min(1).max(31_536_000_000),
-  /** Slots that the batch lane leaves free. */
+  /** Slots kept free of the batch lane. */
   reserve: count,
-  /** How much longer than the window a slot is held, because clocks differ. */
+  /** Time beyond the window for which a slot is held, because clocks differ. */
   marginMs: z.number().min(0).max(3_600_000),
 });
 export type BudgetSettings = z.infer<typeof settingsSchema>;
@@ -254,7 +253,7 @@ export type BudgetSettings = z.infer<typeof settingsSchema>;
 export const projectBudgetInputSchema = z.object({
   projectId: idSchema,
   settings: settingsSchema,
-  /** First books as many sends as the limit leaves, for an operator who does not trust the list of follow-ups. */
+  /** Books all free slots as used, for an operator who does not trust the list of follow-ups. */
   assumeFull: z.literal(true).exactOptional(),
 });
 export type ProjectBudgetInput = z.infer<typeof projectBudgetInputSchema>;

@@ -9,12 +9,12 @@ export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-/** Bytes of a text in UTF-8. Counted by hand: the workflow sandbox has neither `Buffer` nor `TextEncoder`. */
+/** Length of a text in bytes of UTF-8. The workflow sandbox has neither `Buffer` nor `TextEncoder`. */
 export function utf8Length(text: string): number {
   let bytes = text.length;
   for (let index = 0; index < text.length; index++) {
     const code = text.charCodeAt(index);
-    // A surrogate pair takes 4 bytes in all; any other character above 11 bits takes 3.
+    // A surrogate pair takes 4 bytes; any other character above 11 bits takes 3.
     if (code >= 0x80) bytes += code < 0x800 || (code >= 0xd800 && code <= 0xdfff) ? 1 : 2;
   }
   return bytes;
@@ -24,7 +24,7 @@ const DIGITS = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_
 
 /**
  * 64-bit hash of a text as 11 characters of base64url, to keep the budget's memory small. Not cryptographic: among the
- * 7,500 ids that a budget remembers, the chance that any two share a hash is 1.5e-12.
+ * 7,500 ids that a budget remembers, the probability of any collision is 1.5e-12.
  */
 export function hash64(text: string): string {
   let high = 0xdeadbeef;
@@ -45,7 +45,7 @@ export function hash64(text: string): string {
   return digits;
 }
 
-/** What a refusal of all messages of a project means, and what ends it. */
+/** Meaning of a refusal of all messages of a project, and how to end it. */
 export const REFUSALS: Readonly<Record<Refusal, { what: string; fix: string }>> = {
   limited: { what: 'the service refuses more messages (429)', fix: 'nothing' },
   credentials: { what: 'the service refuses the API key', fix: 'give the workers a valid key for the project' },
@@ -54,22 +54,22 @@ export const REFUSALS: Readonly<Record<Refusal, { what: string; fix: string }>> 
 
 const MAX_CODE_LENGTH = 300;
 
-/** Text from the service or an operator as inline code, which Markdown does not interpret. */
+/** Formats text from the service or an operator as inline code, which Markdown does not interpret. */
 export function markdownCode(text: string): string {
   return `\`${text.replace(/[`\r\n]/g, ' ').slice(0, MAX_CODE_LENGTH)}\``;
 }
 
-/** Writes an instant, ISO 8601 in UTC, for people. */
+/** Formats an instant in ISO 8601 for people. */
 export type At = (iso: string) => string;
 
-/** `12:40:05 UTC`, with the date before it unless it is today's. It says UTC because the Temporal UI shows local times. */
+/** `12:40:05 UTC`, with the date unless it is today. It names UTC because the Temporal UI shows local times. */
 export function markdownInstant(iso: string, nowMs: number): string {
   const day = iso.slice(0, 10);
   const time = `${iso.slice(11, 19)} UTC`;
   return day === new Date(nowMs).toISOString().slice(0, 10) ? time : `${day} ${time}`;
 }
 
-/** The last line of all current details. They are written at an event and may be read much later. */
+/** The last line of all current details, which may be read long after they were written. */
 export function markdownAsOf(nowMs: number): string {
   return `_As of ${new Date(nowMs).toISOString().slice(0, 19).replace('T', ' ')} UTC._`;
 }

@@ -1,9 +1,9 @@
 import { z } from 'zod';
 
-// The workflow sandbox and strict Node policies refuse schemas that are compiled by `new Function`.
+// The workflow sandbox and strict Node.js policies refuse schemas compiled by `new Function`.
 z.config({ jitless: true });
 
-/** `z.object`, typed so that declaration files keep the documentation of the fields: zod's own type maps them. */
+/** `z.object` with a type that keeps the documentation of the fields in declaration files. zod's own type maps them. */
 export function object<Fields extends z.ZodRawShape>(fields: Fields): z.ZodObject<Fields> {
   return z.object(fields);
 }
@@ -15,7 +15,7 @@ const MAX_ISSUES = 50;
 export const inputIssueSchema = object({
   /** Path of the field, such as `poll.maxInterval`; empty for the input as a whole. */
   field: z.string(),
-  /** The rule, and what was given. */
+  /** The rule and the given value. */
   message: z.string(),
 });
 /** One broken rule of an input. */
@@ -23,7 +23,7 @@ export type InputIssue = z.infer<typeof inputIssueSchema>;
 
 export type Parsed<T> = { ok: true; value: T } | { ok: false; issues: InputIssue[] };
 
-/** Parses with a zod schema. The issues name every field that breaks a rule, with the value that was given. */
+/** Parses with a zod schema. The issues name every invalid field with its value. */
 export function parseInput<T>(schema: z.ZodType<T>, input: unknown): Parsed<T> {
   const parsed = schema.safeParse(input);
   if (parsed.success) return { ok: true, value: parsed.data };
@@ -36,7 +36,7 @@ export function describeIssues(issues: readonly InputIssue[]): string {
   return issues.map(({ field, message }) => (field ? `${field}: ${message}` : message)).join('; ');
 }
 
-/** Cuts issues short, so that a failure fits into a payload whatever the input was. */
+/** Truncates issues so that a failure fits into a payload for any input. */
 export function boundedIssues(issues: readonly InputIssue[]): InputIssue[] {
   const more = issues.length - MAX_ISSUES;
   return [
@@ -67,7 +67,7 @@ function show(value: unknown): string {
     const text = JSON.stringify(value) as unknown;
     return cut(typeof text === 'string' ? text : String(value), SHOWN_VALUE_LENGTH);
   } catch {
-    // Nested too deeply for `JSON.stringify`, though `JSON.parse` accepts it.
+    // Nested too deeply for `JSON.stringify`, though not for `JSON.parse`.
     return Array.isArray(value) ? 'a list' : `an ${typeof value}`;
   }
 }
