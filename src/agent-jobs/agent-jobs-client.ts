@@ -11,13 +11,13 @@ import { type GetJobOutcome, interpretGet, interpretSend, type SendMessageOutcom
 import { postOnce } from './post-once.js';
 import { createMaskCache } from './secret-mask.js';
 
-/** Longest answer that is read. A job is below 1 KiB, so a longer answer is not a job. */
+/** Longest answer that is read. A job is below 1 KiB. */
 const MAX_RESPONSE_BYTES = 131_072;
 
-/** Longest timer of Node, about 24 days. Longer ones would fire at once. */
+/** Longest timer of Node.js, about 24 days. Longer ones would fire at once. */
 const MAX_TIMEOUT_MS = 2_147_483_647;
 
-/** Further GETs wait for a connection, within their deadline. */
+/** Further GETs wait for a connection within their deadline. */
 const MAX_GET_CONNECTIONS = 512;
 
 const addressSchema = z.object({ projectId: idSchema, jobId: idSchema });
@@ -27,21 +27,21 @@ export interface SendMessageRequest extends JobAddress {
   /** At least 1 character. */
   prompt: string;
   /**
-   * The last check, called at most once, after connecting and TLS and right before the first byte. If it returns
-   * `false` or throws, nothing is written and the outcome is `notSent`.
+   * The last check, called at most once, after connecting and TLS and just before the first byte. If it returns `false`
+   * or throws, nothing is written and the outcome is `notSent`.
    */
   mayStart: () => boolean;
 }
 
 export interface AgentJobsClient {
   /**
-   * Reads a job. Never throws because of the service or the network. A job whose `id` is not the requested one is
-   * returned as well: the service decides what an id means.
+   * Reads a job. Never throws because of the service or the network. Also returns a job whose `id` is not the requested
+   * one: the service decides what an id means.
    */
   getJob(job: JobAddress): Promise<GetJobOutcome>;
   /** Sends a follow-up message, at most once. Never throws because of the service or the network. */
   sendMessage(message: SendMessageRequest): Promise<SendMessageOutcome>;
-  /** Waits for requests under way, then closes the connections. Later calls send nothing. */
+  /** Waits for requests in progress, then closes the connections. Later calls send nothing. */
   close(): Promise<void>;
 }
 
@@ -53,15 +53,15 @@ export interface AgentJobsClientOptions {
   getTimeoutMs: number;
   /** Total deadline of a POST, likewise. When it passes, the connection is reset. */
   sendTimeoutMs: number;
-  /** For connecting and the TLS handshake, bounded by the total deadline. @default 10_000 */
+  /** For connecting and the TLS handshake, within the total deadline. @default 10_000 */
   connectTimeoutMs?: number | undefined;
   /** Certificate authorities to trust instead of the well-known ones, PEM. */
   ca?: string | undefined;
 }
 
 /**
- * Creates a client. TLS certificates are verified. Redirects are not followed, nothing is retried or decompressed, and
- * `HTTP_PROXY` and the like are ignored.
+ * Creates a client. It verifies TLS certificates, follows no redirects, retries and decompresses nothing, and ignores
+ * `HTTP_PROXY` and similar variables.
  *
  * @throws Error naming the option and the rule that it breaks
  */
@@ -87,7 +87,7 @@ export function createAgentJobsClient(options: AgentJobsClientOptions): AgentJob
   const underWay = new Set<Promise<unknown>>();
   let closed = false;
 
-  /** What every request to a job needs, or why none can be made. */
+  /** The common parts of every request to a job, or why none can be made. */
   async function prepare({ projectId, jobId }: JobAddress) {
     const ids = parseInput(addressSchema, { projectId, jobId });
     if (!ids.ok) return { reason: 'rejected', message: describeIssues(ids.issues) } as const;
@@ -109,7 +109,7 @@ export function createAgentJobsClient(options: AgentJobsClientOptions): AgentJob
       if (key === undefined) return { problem: `there is no API key for ${project}` };
       return isUsableApiKey(key) ? { key } : { problem: `the API key of ${project} cannot be sent in a header` };
     } catch {
-      // An error from a source of keys may quote a key.
+      // The error may quote a key.
       return { problem: `the API key of ${project} could not be read` };
     }
   }

@@ -3,10 +3,9 @@ import type { Agent, Dispatcher } from 'undici';
 import { codeOf } from '../contract/text.js';
 import { cleanLine, cleanString, cutText, errorText, type Mask } from './service-text.js';
 
-/** The headers of an answer, names in lower case. */
+/** Headers with names in lower case. */
 export type ResponseHeaders = Readonly<Record<string, string | string[] | undefined>>;
 
-/** An answer whose final status line arrived. */
 export interface Answer {
   statusCode: number;
   headers: ResponseHeaders;
@@ -20,7 +19,7 @@ export class DeadlineError extends Error {
 
 /**
  * Reads an answer into `attempt`: status and headers as soon as they arrive, so that they count even if the body is
- * lost. Returns the error that ended the exchange early, or `undefined` if the answer was read to its end.
+ * lost. Returns the error that ended the exchange early, if any.
  */
 export async function readAnswer(
   response: Promise<Dispatcher.ResponseData>,
@@ -38,8 +37,8 @@ export async function readAnswer(
 }
 
 /**
- * The error of `exchange`, or a {@link DeadlineError} if it has not ended in time. A race, because a request that still
- * waits for its connection does not notice an abort.
+ * Returns the error of `exchange`, or a {@link DeadlineError} if it has not ended in time. Uses a race, because a
+ * request that still waits for its connection does not notice an abort.
  */
 export async function withinDeadline(deadlineMs: number, exchange: Promise<unknown>): Promise<unknown> {
   let timer: NodeJS.Timeout | undefined;
@@ -54,7 +53,7 @@ export async function withinDeadline(deadlineMs: number, exchange: Promise<unkno
 }
 
 /**
- * Sends a GET through an agent, once. No redirect is followed, and the caller's polling is the retry. Never throws.
+ * Sends one GET through an agent, without redirects or retries: the caller polls. Never throws.
  *
  * @param deadlineMs for everything: waiting for a connection, connecting, TLS, and reading the answer
  * @returns an answer (`error` says why its body is missing), or none
@@ -72,24 +71,24 @@ export async function getOnce(
   return { ...attempt, error };
 }
 
-/** 1xx, without 101: a switch to another protocol is an answer, and one that cannot be used. */
+/** 1xx without 101: a switch to another protocol is a final, unusable answer. */
 const INTERIM_STATUS = /^HTTP\/1\.[01] 1(?!01)\d\d/;
 const VERSION = 'HTTP/1.';
 const STATUS_BYTES = 'HTTP/1.1 100'.length;
 const HEAD_END = '\r\n\r\n';
-/** Longest head of an interim answer: that of undici for a final one. */
+/** Longest head of an interim answer, the same as undici's for a final one. */
 const MAX_HEAD_BYTES = 16_384;
 
 /**
- * Leaves out interim answers from what a socket reads. A server or a proxy may send any 1xx before its answer, and a
- * client has to skip them (RFC 9110 section 15.2). undici gives up a connection at a `100 Continue` that was not asked
- * for, and with it the answer.
+ * Removes interim answers from what a socket reads. A server or a proxy may send any 1xx before its answer, and a
+ * client has to skip them (RFC 9110 section 15.2). undici gives up a connection, and with it the answer, at an
+ * unrequested `100 Continue`.
  */
 export function skipInterim<S extends net.Socket>(socket: S): S {
   const read = socket.read.bind(socket);
-  /** Bytes that may belong to an interim answer whose end has not arrived. */
+  /** Bytes of a possible interim answer that is still incomplete. */
   let held: Buffer = Buffer.alloc(0);
-  /** Bytes that had been written when the last final answer began. Until a request follows, its body is read. */
+  /** Bytes written when the last final answer began. Until the next request, its body is read. */
   let answeredAtBytes: number | undefined;
 
   socket.read = (size?: number): unknown => {
@@ -139,8 +138,8 @@ const HINTS: Readonly<Record<string, string>> = {
 };
 
 /**
- * Describes an error of the network or of undici: only its code and its cleaned message, which are safe to show. The
- * error itself must not be passed on: errors of undici refer to the request's headers, and with them the key.
+ * Describes an error of the network or of undici by its code and cleaned message only. Never pass on the error itself:
+ * undici's errors refer to the request's headers, which contain the key.
  */
 export function describeNetworkError(
   error: unknown,
@@ -151,14 +150,14 @@ export function describeNetworkError(
   const code = codeOf(error);
   if (code === 'UND_ERR_RES_EXCEEDED_MAX_SIZE') return { kind: 'too-big', text: 'the body is too long' };
   const hint = code === undefined ? undefined : HINTS[code];
-  // OpenSSL's own messages consist of addresses and source lines.
+  // OpenSSL's own messages are addresses and source lines.
   const message = code?.startsWith('ERR_SSL_') ? 'TLS failed' : error.message || error.name;
   const name = code === undefined || message.includes(code) ? '' : ` (${code})`;
   const text = cleanLine(`${message}${name}${hint === undefined ? '' : `: ${hint}`}`, mask);
   return { kind: code !== undefined && TIMEOUT_CODES.has(code) ? 'timeout' : 'network', text };
 }
 
-/** The status and the service's text, if there is any that can be read. */
+/** The status and the service's text, if readable. */
 export function describeStatus({ statusCode, headers, body }: Answer, mask: Mask): string {
   const isRedirect = statusCode >= 300 && statusCode < 400;
   const redirect = isRedirect ? ` (a redirect${redirectTarget(headers, mask)}, which is not followed)` : '';
@@ -166,7 +165,7 @@ export function describeStatus({ statusCode, headers, body }: Answer, mask: Mask
   return cutText(`HTTP ${statusCode}${redirect}${text === '' ? '' : `: ${text}`}`);
 }
 
-/** Where a redirect leads, without user name, password, query and fragment, which may hold secrets of others. */
+/** The target of a redirect without user name, password, query and fragment, which may hold other secrets. */
 function redirectTarget(headers: ResponseHeaders, mask: Mask): string {
   // Masked before it is cut, because half a key would not be recognised.
   const [location = ''] = cleanString([headers['location']].flat()[0] ?? '', mask).split(/[?#]/, 1);
@@ -174,7 +173,7 @@ function redirectTarget(headers: ResponseHeaders, mask: Mask): string {
   return target === '' ? '' : ` to ${cutText(target, 200)}`;
 }
 
-/** What is wrong with an answer that is encoded although `identity` was requested. */
+/** The problem with an answer that is encoded although `identity` was requested. */
 export function encodingProblem(headers: ResponseHeaders, mask: Mask): string | undefined {
   const encodings = cleanLine([headers['content-encoding']].flat().join(', '), mask);
   if (encodings === '' || encodings.toLowerCase() === 'identity') return undefined;

@@ -5,7 +5,7 @@ import { codeOf } from '../contract/text.js';
 import { keepSecret } from '../secrets.js';
 import { decodeUtf8 } from '../text-file.js';
 
-/** Shortest API key that is accepted. Every occurrence of a key is masked, and a shorter one would mask ordinary text. */
+/** Shortest accepted API key. Every occurrence of a key is masked, and a shorter one would mask ordinary text. */
 export const MIN_API_KEY_LENGTH = 8;
 
 /** Follows "must be". */
@@ -19,20 +19,20 @@ export interface ApiKeys {
 }
 
 export interface WatchedApiKeys extends ApiKeys {
-  /** Why a file of keys cannot be used now, with its path; `undefined` if all can be used. Never throws. */
+  /** The problem of a file of keys, with its path, if there is one. Never throws. */
   problem(): Promise<string | undefined>;
 }
 
 /** A project uses the first of `keysFile`, `keyFile` and `key` that has a key for it. */
 export interface ApiKeySource {
   key?: string | undefined;
-  /** Path of a file that holds one key for all projects. White space around the key is ignored. */
+  /** Path of a file with one key for all projects. Ignores white space around the key. */
   keyFile?: string | undefined;
   /** Path of a JSON file `{ "projectId": "key" }`. */
   keysFile?: string | undefined;
   /**
-   * Called once for each new problem with the reason why a file cannot be used (its last good keys stay in use), and
-   * with `undefined` when it can be used again. No message holds a key.
+   * Called once for each new problem of a file, whose last valid keys stay in use, and with `undefined` when the file
+   * is usable again. Messages hold no keys.
    */
   onProblem?: ((file: string, problem: string | undefined) => void) | undefined;
 }
@@ -43,10 +43,10 @@ export function isUsableApiKey(key: string): boolean {
 }
 
 /**
- * Keys from a literal, a file, or a file of many. Files are read again at the first use after a change, so the very next
- * request uses a rotated key.
+ * Creates a source of keys from a literal, a file with one key, or a file with many. Files are read again at the first
+ * use after a change, so the next request uses a rotated key.
  *
- * @throws Error when no source is given, or the literal key is not usable; the message does not hold the key
+ * @throws Error when no source is given or the literal key is not usable, without the key
  */
 export function createApiKeys(source: ApiKeySource): WatchedApiKeys {
   const { key, keyFile, keysFile } = source;
@@ -63,7 +63,7 @@ export function createApiKeys(source: ApiKeySource): WatchedApiKeys {
 }
 
 /**
- * The one key in a text, which is masked from now on, also where it is refused.
+ * Parses a text with one key. From now on the key is masked, even if it is refused.
  *
  * @throws Error that names the rule, not the key
  */
@@ -75,7 +75,7 @@ export function parseKeyFile(text: string): string {
 }
 
 /**
- * The keys of projects in a text `{ "projectId": "key" }`. All of them are masked from now on, also where one is refused.
+ * Parses a text `{ "projectId": "key" }`. From now on all keys are masked, even if one is refused.
  *
  * @throws Error that names projects and rules, never a value
  */
@@ -98,18 +98,18 @@ export function parseKeysFile(text: string): ReadonlyMap<string, string> {
 }
 
 /**
- * A file that changed less than this before it was read is read again at the next use: its time stamp would not show a
- * second change within its resolution (2 s on the coarsest file systems).
+ * A file that changed less than this before a read is read again at the next use: its time stamp, with a resolution of
+ * up to 2 s, would not show a second change.
  */
 const TIME_STAMP_RESOLUTION_MS = 2_000;
 
 /**
- * Watches a file by checking its times of change, size and inode at each use. This also notices files that were
- * replaced by a rename or a symbolic link.
+ * Watches a file by its times of change, size and inode at each use, which also detects replacement by a rename or a
+ * symbolic link.
  *
- * @param parse throws an `Error` whose message says what is wrong, without secrets
- * @returns a function that looks at the file now: its newest good content, if there ever was any, and why the file cannot
- *   be used now, with its path. It never throws
+ * @param parse throws an `Error` whose message describes the problem, without secrets
+ * @returns a function that checks the file, and returns its latest valid content, if any, and its current problem, if
+ *   any. It never throws
  */
 function watchFile<T>(path: string, parse: (text: string) => T, { onProblem }: ApiKeySource) {
   let content: T | undefined;
@@ -123,7 +123,7 @@ function watchFile<T>(path: string, parse: (text: string) => T, { onProblem }: A
       const { mtimeMs, ctimeMs, size, ino } = await stat(path);
       const current = `${mtimeMs} ${ctimeMs} ${size} ${ino}`;
       if (current === signature) return { content, problem: undefined };
-      // Stored before reading: a change during the read shows as a difference at the next use.
+      // Stored before reading, so that a change during the read shows at the next use.
       signature = Date.now() - Math.max(mtimeMs, ctimeMs) > TIME_STAMP_RESOLUTION_MS ? current : undefined;
       content = parse(decodeUtf8(await readFile(path)));
     } catch (error) {
@@ -136,7 +136,7 @@ function watchFile<T>(path: string, parse: (text: string) => T, { onProblem }: A
   }
 
   return () => {
-    // One after another: an older read must not overwrite a newer one.
+    // One at a time: an older read must not overwrite a newer one.
     const next = last.then(refresh);
     last = next.catch(() => undefined);
     return next;

@@ -1,9 +1,6 @@
 import { BlockList, isIP } from 'node:net';
 
-/**
- * The rule that a base URL breaks, or `undefined` if it is valid. The value itself is not repeated, because it may hold
- * a password.
- */
+/** The rule that a base URL breaks, if any. Does not repeat the value, which may hold a password. */
 export function baseUrlIssue(value: string): string | undefined {
   if (!URL.canParse(value)) return 'must be a URL such as "https://api.example.com"';
   const url = new URL(value);
@@ -15,9 +12,9 @@ export function baseUrlIssue(value: string): string | undefined {
 }
 
 /**
- * Parses a base URL. `origin` has scheme, host and port. `pathPrefix`, without a trailing slash, goes before `/v2`.
+ * Parses a base URL. `origin` has scheme, host and port. `pathPrefix`, without a trailing slash, precedes `/v2`.
  *
- * @throws Error naming `baseUrl` and the rule of {@link baseUrlIssue} that is broken
+ * @throws Error naming `baseUrl` and the broken rule of {@link baseUrlIssue}
  */
 export function parseBaseUrl(value: string): { origin: string; pathPrefix: string } {
   const issue = baseUrlIssue(value);
@@ -30,7 +27,7 @@ const loopback = new BlockList();
 loopback.addSubnet('127.0.0.0', 8, 'ipv4');
 loopback.addAddress('::1', 'ipv6');
 
-/** Whether a host is this machine itself, whatever a name server says. IPv6 may have brackets. */
+/** Whether a host is this machine without asking a name server. IPv6 may have brackets. */
 export function isLoopbackHost(host: string): boolean {
   const bare = host.replace(/^\[|\]$/g, '');
   const version = isIP(bare);

@@ -14,21 +14,21 @@ export type GetJobOutcome =
 /** Result of {@link AgentJobsClient.sendMessage}. No text in it holds the API key. */
 export interface SendMessageOutcome {
   /**
-   * `sent`: 2xx. `notSent`: it is proven that no byte of the request was written, or there is no API key for the
-   * project, which another worker may have. `rejected`: the service refused it, or the ids are not safe in a path.
-   * `unauthorized`: 401 or 403. `payment`: 402. `limited`: 429. `unknown`: any other answer, or none.
+   * `sent`: 2xx. `notSent`: certainly no byte of the request was written, or there is no API key for the project, which
+   * another worker may have. `rejected`: the service refused it, or the ids are not safe in a path. `unauthorized`: 401
+   * or 403. `payment`: 402. `limited`: 429. `unknown`: any other answer, or none.
    */
   outcome: SendOutcome;
   statusCode?: number;
-  /** The job, if the outcome is `sent` and the body could be read. */
+  /** The job, if the outcome is `sent` and the body was readable. */
   job?: AgentJob;
   /** What happened, with at most 500 characters of the service's text. Always present if `job` is not. */
   message?: string;
-  /** From the Retry-After of a `limited`, `payment` or `unauthorized`. */
+  /** From the Retry-After of a `limited`, `payment` or `unauthorized` answer. */
   retryAfterMs?: number;
 }
 
-/** What an answer to a GET means. `error` says why its body is missing. */
+/** Interprets the answer to a GET. `error` says why its body is missing. */
 export function interpretGet(answer: Answer, error: unknown, mask: Mask): GetJobOutcome {
   const { statusCode, headers, body } = answer;
   const outcome = getOutcomeOf(statusCode);
@@ -48,7 +48,7 @@ export function interpretGet(answer: Answer, error: unknown, mask: Mask): GetJob
   return { kind: 'failed', reason: 'invalid-body', message: `HTTP ${statusCode}, but ${parsed.problem}`, statusCode };
 }
 
-/** What an answer to a POST means. `error` says why its body is missing. */
+/** Interprets the answer to a POST. `error` says why its body is missing. */
 export function interpretSend(answer: Answer, error: unknown, mask: Mask): SendMessageOutcome {
   const { statusCode, headers, body } = answer;
   const outcome = sendOutcomeOf(statusCode);
@@ -73,8 +73,8 @@ function readJob(headers: ResponseHeaders, body: string, mask: Mask): Read<Agent
 }
 
 /**
- * How a send ended, by the status of its answer. 408, 409, 425 and 5xx are `unknown`, like every status without a rule,
- * because a gateway may answer so to a request that was delivered.
+ * The outcome of a send by the answer's status. 408, 409, 425 and 5xx are `unknown`, like every other status, because a
+ * gateway may answer so to a request that was delivered.
  */
 export function sendOutcomeOf(statusCode: number): SendOutcome {
   if (statusCode >= 200 && statusCode < 300) return 'sent';
@@ -86,12 +86,12 @@ export function sendOutcomeOf(statusCode: number): SendOutcome {
 }
 
 /**
- * Why a GET gave no job. By status: `unauthorized`: 401, 403. `payment`: 402. `limited`: 429. `rejected`: other 4xx, or
- * ids that are not safe in a path (then nothing was sent). `service`: 5xx, 3xx (never followed), 408, 409, 425.
- * `invalid-body`: 2xx, but its body is not a job: not JSON, wrong types, or too long.
+ * Why a GET returned no job. By status: `unauthorized`: 401, 403. `payment`: 402. `limited`: 429. `rejected`: other
+ * 4xx, or ids that are not safe in a path (then nothing was sent). `service`: 5xx, 3xx (never followed), 408, 409, 425.
+ * `invalid-body`: 2xx, but the body is not a job: not JSON, wrong types, or too long.
  *
- * Without one: `network`: no connection, or it was lost. `timeout`: the deadline passed. `no-key`: there is no API key for
- * the project; nothing was sent. `not-served`: this worker does not serve the project; nothing was sent.
+ * Without a status: `network`: no connection, or it was lost. `timeout`: the deadline passed. `no-key`: no API key for
+ * the project. `not-served`: this worker does not serve the project. In the last two cases nothing was sent.
  */
 export type GetJobFailureReason =
   | Exclude<SendOutcome, 'sent' | 'notSent' | 'unknown'>
@@ -102,7 +102,6 @@ export type GetJobFailureReason =
   | 'no-key'
   | 'not-served';
 
-/** What an answer to a GET means, by its status. */
 export function getOutcomeOf(statusCode: number): 'job' | 'notFound' | GetJobFailureReason {
   if (statusCode === 404) return 'notFound';
   const outcome = sendOutcomeOf(statusCode);
@@ -110,21 +109,21 @@ export function getOutcomeOf(statusCode: number): 'job' | 'notFound' | GetJobFai
   return outcome === 'unknown' || outcome === 'notSent' ? 'service' : outcome;
 }
 
-/** The length of the service's budget window: a longer wait cannot be about the budget, and is cut to this. */
+/** The length of the service's budget window. A longer wait cannot be about the budget, and is cut to this. */
 export const MAX_RETRY_AFTER_MS = 3_600_000;
 
 const SECONDS = /^\d+(?:\.\d+)?$/;
-// The three date forms of RFC 9110 section 5.6.7 all begin with the name of a weekday.
+// The three date forms of RFC 9110 section 5.6.7 all begin with a weekday.
 const HTTP_DATE = /^(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)/i;
 
 type HeaderValue = string | string[] | undefined;
 
 /**
- * The wait that a `Retry-After` header asks for, 1 to {@link MAX_RETRY_AFTER_MS} milliseconds; `undefined` if there is
- * none, or it is neither a positive number of seconds nor an HTTP date in the future.
+ * The wait that a `Retry-After` header asks for, 1 to {@link MAX_RETRY_AFTER_MS} milliseconds; `undefined` unless it is
+ * a positive number of seconds or an HTTP date in the future.
  *
- * A date is compared with the answer's own `Date` header if that is readable, which cancels out the service's clock,
- * otherwise with `nowMs`, the local clock in epoch milliseconds.
+ * A date is relative to the answer's own `Date` header if readable, which cancels out the service's clock, otherwise to
+ * the local clock `nowMs`.
  */
 export function parseRetryAfterMs(retryAfter: HeaderValue, date: HeaderValue, nowMs: number): number | undefined {
   const serviceNowMs = parseHttpDate([date].flat()[0]) ?? nowMs;
@@ -141,7 +140,7 @@ function waitMs(value: string, serviceNowMs: number): number {
   return instantMs === undefined ? 0 : instantMs - serviceNowMs;
 }
 
-/** The instant of an HTTP date in any of its three forms. All are in UTC; asctime's does not say so. */
+/** Parses an HTTP date in any of its three forms. All are in UTC, although asctime's does not say so. */
 export function parseHttpDate(value: string | undefined): number | undefined {
   const date = value?.trim();
   if (date === undefined || !HTTP_DATE.test(date)) return undefined;

@@ -19,9 +19,9 @@ export interface PostRequest {
 }
 
 export type PostResult =
-  /** It is proven that not one byte of the request was written. `refused`: by `mayStart`. */
+  /** Certainly no byte of the request was written. `refused`: by `mayStart`. */
   | { kind: 'notStarted'; refused: boolean; error: unknown }
-  /** It had started, and no status line arrived: it may or may not have been delivered. */
+  /** It started without an answer: it may or may not have been delivered. */
   | { kind: 'unanswered'; error: unknown }
   /** A final status line arrived. `error` says why its body is missing. */
   | { kind: 'answered'; answer: Answer; error: unknown };
@@ -30,7 +30,7 @@ class RefusedError extends Error {
   override name = 'RefusedError' as const;
 }
 
-/** What is known about the request so far. */
+/** The state of the request. */
 interface Attempt {
   started: boolean;
   refused: boolean;
@@ -39,12 +39,11 @@ interface Attempt {
 }
 
 /**
- * Sends a POST at most once: on a connection of its own, with no reuse, no retry, no redirect and no decompression.
- * Never throws.
+ * Sends a POST at most once: on its own connection, without reuse, retries, redirects or decompression. Never throws.
  *
- * Whether the request started decides what a failure means, not its error code: ECONNRESET and the like occur both for
- * delivered and for undelivered requests. undici calls `onRequestStart` right before the first byte, in the same tick,
- * and a request aborted inside it writes nothing.
+ * What a failure means depends on whether the request started, not on its error code: ECONNRESET and similar codes
+ * occur for both delivered and undelivered requests. undici calls `onRequestStart` just before the first byte, in the
+ * same tick, and a request aborted there writes nothing.
  */
 export async function postOnce(request: PostRequest): Promise<PostResult> {
   const attempt: Attempt = { started: false, refused: false, over: false };
@@ -60,7 +59,7 @@ export async function postOnce(request: PostRequest): Promise<PostResult> {
   const { path, headers, body } = request;
   const response = client.compose(startCheck(request, attempt)).request({ method: 'POST', path, headers, body });
   const error = await withinDeadline(request.deadlineMs, readAnswer(response, attempt));
-  // From here on nothing may start, and nothing that is still unsent may leave.
+  // From now on nothing may start, and no unsent byte may leave.
   attempt.over = true;
   if (error !== undefined) connection.reset();
   void client.destroy().catch(() => undefined);
@@ -70,7 +69,7 @@ export async function postOnce(request: PostRequest): Promise<PostResult> {
   return { kind: 'notStarted', refused: attempt.refused, error };
 }
 
-/** Records that this request starts, or keeps it from starting. */
+/** Records that this request starts, or prevents its start. */
 function startCheck(request: PostRequest, attempt: Attempt): Dispatcher.DispatcherComposeInterceptor {
   return (dispatch) => (options, handler) =>
     dispatch(options, {
@@ -91,7 +90,7 @@ function startCheck(request: PostRequest, attempt: Attempt): Dispatcher.Dispatch
     });
 }
 
-/** A check that throws allows nothing. */
+/** A check that throws refuses. */
 function mayStart(request: PostRequest): boolean {
   try {
     return request.mayStart();

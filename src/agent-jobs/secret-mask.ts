@@ -1,4 +1,4 @@
-/** Replaces a secret. */
+/** Replacement for a secret. */
 export const MASK = '[masked]';
 
 const HTML_ENTITIES: Readonly<Record<string, string>> = {
@@ -10,12 +10,12 @@ const HTML_ENTITIES: Readonly<Record<string, string>> = {
 };
 
 /**
- * Creates a function that masks a secret in any text, in every encoding in which a service may echo a header. These
- * are: raw; percent-encoded, JSON- or HTML-escaped (any character, in any mix, also escaped several times); hex, base64
- * and base64url, also JSON-escaped or percent-encoded first. The secret may be alone or anywhere inside a longer text
- * that was encoded, such as `Bearer KEY`.
+ * Creates a function that masks a secret in any text, in every encoding in which a service may echo a header: raw;
+ * percent-encoded, JSON- or HTML-escaped (any character, in any mix, also escaped several times); hex, base64 and
+ * base64url, also JSON-escaped or percent-encoded first. The secret may be alone or inside a longer encoded text, such
+ * as `Bearer KEY`.
  *
- * @param secret printable ASCII, at least a few characters: each occurrence of it is masked
+ * @param secret printable ASCII, at least a few characters
  */
 export function createSecretMask(secret: string): (text: string) => string {
   const spellings = [...new Set([secret, JSON.stringify(secret).slice(1, -1), encodeURIComponent(secret)])];
@@ -28,10 +28,10 @@ export function createSecretMask(secret: string): (text: string) => string {
   return (text) => text.replace(pattern, MASK);
 }
 
-/** Most keys whose masks are kept. Each takes about 100 kB of the 128 MB that V8 has for code. */
+/** Most cached masks. Each takes about 100 kB of the 128 MB that V8 has for code. */
 const MAX_CACHED_MASKS = 200;
 
-/** Like {@link createSecretMask}, but keeps the newest masks, because to create one takes milliseconds. */
+/** Like {@link createSecretMask}, but caches the newest masks, because creating one takes milliseconds. */
 export function createMaskCache(): (secret: string) => (text: string) => string {
   const masks = new Map<string, (text: string) => string>();
   return (secret) => {
@@ -68,8 +68,8 @@ function escapedCharacter(character: string): string {
 }
 
 /**
- * The secret inside a base64 text after `offset` bytes (modulo 3): the characters that depend only on the secret, and
- * next to them the ones that share bits with it.
+ * The secret inside base64 text after `offset` bytes (modulo 3): the characters that depend only on the secret, and
+ * their neighbours that share bits with it.
  */
 function base64Pattern(secret: Buffer, offset: number): string {
   const encoded = Buffer.concat([Buffer.alloc(offset), secret]).toString('base64');

@@ -3,15 +3,15 @@ import { type AgentJob, agentJobSchema } from '../contract/follow-up.js';
 import { describeIssues, parseInput } from '../contract/validation.js';
 import { plainText } from '../terminal-text.js';
 
-/** Longest text of the service, or of an error, that is passed on. */
+/** Longest text of the service, or of an error, in results and messages. */
 export const MAX_SERVICE_TEXT_LENGTH = 500;
 
 export type Mask = (text: string) => string;
 
-// Half a surrogate pair is not text and cannot be written as UTF-8.
+// A lone surrogate cannot be written as UTF-8.
 const LONE_SURROGATE = /\p{Surrogate}/gu;
 
-/** Without terminal escapes, control characters (except tab and newline) and the API key. */
+/** The text without terminal escapes, control characters (except tab and newline) and the API key. */
 export function cleanString(text: string, mask: Mask): string {
   return mask(plainText(text).replace(LONE_SURROGATE, '\ufffd'));
 }
@@ -22,7 +22,7 @@ export function cleanLine(text: string, mask: Mask): string {
   return cutText(cleanString(text, mask).replace(/\s+/g, ' ').trim());
 }
 
-/** Cuts a text to a number of characters, including the `…` at its end. */
+/** Cuts a text to a number of characters, including a final `…`. */
 export function cutText(text: string, maxLength = MAX_SERVICE_TEXT_LENGTH): string {
   if (text.length <= maxLength) return text;
   return `${text.slice(0, maxLength - 1).replace(LONE_SURROGATE, '')}…`;
@@ -32,15 +32,14 @@ export function cutText(text: string, maxLength = MAX_SERVICE_TEXT_LENGTH): stri
 const MAX_DEPTH = 64;
 
 /**
- * Largest job that is accepted, as JSON, which may be longer than its body: `1e20` is written out. A follow-up carries two
- * jobs and its prompt in one payload, and Temporal accepts 2 MiB.
+ * Largest accepted job in JSON, which may be longer than its body: `1e20` is written out. A follow-up carries two jobs
+ * and its prompt in one payload, and Temporal accepts 2 MiB.
  */
 const MAX_JOB_BYTES = 131_072;
 
-/** What a body holds, or why it holds nothing of the kind. */
 export type Read<T> = { ok: true; value: T } | { ok: false; problem: string };
 
-/** Reads a job from a body, with every string in it cleaned, including field names. Its `id` is not compared. */
+/** Parses a job from a body, and cleans every string in it, including field names. Does not check its `id`. */
 export function parseJob(body: string, mask: Mask): Read<AgentJob> {
   const json = parseJson(body, mask);
   if (!json.ok) return json;
@@ -51,8 +50,8 @@ export function parseJob(body: string, mask: Mask): Read<AgentJob> {
     return { ok: false, problem: `the job is larger than ${MAX_JOB_BYTES} bytes` };
   }
   const { id, status, error } = job;
-  // The service requires none of a job's fields, but a body with neither an id nor a status says nothing about one, nor
-  // does an error that lacks one of the two.
+  // All of a job's fields are optional, but a body with neither an id nor a status is not a job, nor is an error that
+  // lacks one of them.
   const isError = typeof error === 'string';
   if ([id, status].filter((field) => field !== undefined).length < (isError ? 2 : 1)) {
     const text = isError ? cleanLine(error, mask) : 'it has neither an id nor a status';
@@ -63,7 +62,7 @@ export function parseJob(body: string, mask: Mask): Read<AgentJob> {
 
 const errorBodySchema = z.object({ error: z.string() });
 
-/** The service's text in an error body: its `error` field, or else the whole body. Empty for an empty body. */
+/** The text of an error body: its `error` field, or else the whole body. */
 export function errorText(body: string, mask: Mask): string {
   const json = parseJson(body, mask);
   const parsed = json.ok ? errorBodySchema.safeParse(json.value) : undefined;
@@ -75,7 +74,7 @@ function parseJson(body: string, mask: Mask): Read<unknown> {
   try {
     value = JSON.parse(body);
   } catch {
-    // The parser's message quotes the body, so it is left out.
+    // The parser's message would quote the body.
     return { ok: false, problem: body === '' ? 'the body is empty' : 'the body is not JSON' };
   }
   if (isDeeperThan(value, MAX_DEPTH))
@@ -83,7 +82,7 @@ function parseJson(body: string, mask: Mask): Read<unknown> {
   return { ok: true, value: cleanValue(value, mask) };
 }
 
-/** Recursive itself, but not deeper than `depth`. */
+/** Recurses at most `depth` levels. */
 function isDeeperThan(value: unknown, depth: number): boolean {
   if (typeof value !== 'object' || value === null) return depth < 0;
   return depth < 0 || Object.values(value).some((field) => isDeeperThan(field, depth - 1));

@@ -12,17 +12,17 @@ export interface SingleConnectionOptions {
   ca?: string | undefined;
 }
 
-/** A connector for undici that makes one connection and keeps the TCP socket under it. */
+/** A connector for undici that makes one connection and keeps its TCP socket. */
 export interface SingleConnection {
   connect: buildConnector.connector;
   /**
-   * Ends the connection at once: drops what is still in the kernel's send buffer and sends an RST to the peer. After a
-   * plain close the kernel would go on delivering.
+   * Ends the connection at once: drops the kernel's send buffer and sends an RST to the peer. After a normal close the
+   * kernel would continue to deliver.
    */
   reset(): void;
 }
 
-/** Why a connection could not be made. Holds the code of the cause, and nothing else from it. */
+/** Why a connection failed. Holds only the code of the cause. */
 export class ConnectError extends Error {
   override name = 'ConnectError' as const;
   readonly code: string;
@@ -34,8 +34,8 @@ export class ConnectError extends Error {
 }
 
 /**
- * Makes the connection for one request. A second connection is refused, so that nothing can make undici send the
- * request again. `HTTP_PROXY` and the like are ignored.
+ * Makes the connection for one request. Refuses a second connection, so that undici cannot send the request again.
+ * Ignores `HTTP_PROXY` and similar variables.
  */
 export function createSingleConnection(options: SingleConnectionOptions): SingleConnection {
   let raw: net.Socket | undefined;
@@ -78,7 +78,7 @@ export function createSingleConnection(options: SingleConnectionOptions): Single
     }
 
     function watch(socket: net.Socket): void {
-      // Never removed: undici handles errors after the hand-over, but they must always have a listener.
+      // Never removed: undici handles errors after the hand-over, but a listener must always exist.
       socket.on('error', (error) => fail(toConnectError(error)));
       socket.once('close', () =>
         fail(new ConnectError('CLOSED', 'the peer closed the connection before it was ready')),
