@@ -6,20 +6,18 @@ import type { LoggingConfig, LogLevel } from './config/index.js';
 import { maskSecrets } from './secrets.js';
 import { plainText } from './terminal-text.js';
 
-/** File descriptor of stderr: stdout is kept for data. */
+/** File descriptor of stderr: stdout is for data. */
 const STDERR = 2;
 
-/** Fields that only ever hold a secret. Secrets of the settings are masked wherever they stand. */
+/** Fields that only hold secrets. Secrets of the settings are masked everywhere. */
 const SECRET_FIELDS = ['apiKey', 'api_key', 'authorization', 'Authorization', 'password', 'token'];
 
-/** Most bytes of lines that wait for stderr to take them. More than that is dropped. */
+/** Most bytes of buffered lines; more are dropped. */
 const MAX_WAITING_BYTES = 1_048_576;
 
 /**
- * Makes the logger of a process. It writes to stderr synchronously: the last lines before a crash matter most. Lines
- * that stderr does not take, because its disk is full or its reader is gone, are dropped: the work goes on.
- *
- * @param destination for tests
+ * Creates a logger that writes to stderr synchronously, because the last lines before a crash matter most. Lines that
+ * stderr does not accept, because its disk is full or its reader is gone, are dropped, and the work continues.
  */
 export function createLogger({ level, format }: LoggingConfig, destination?: DestinationStream): Logger {
   const target = destination ?? openStderr();
@@ -38,7 +36,7 @@ export function createLogger({ level, format }: LoggingConfig, destination?: Des
 
 function openStderr(): DestinationStream {
   const stderr = pino.destination({ dest: STDERR, sync: true, maxLength: MAX_WAITING_BYTES });
-  // What could not be written is tried again with the next line.
+  // Unwritten lines are retried with the next one.
   stderr.on('error', () => undefined);
   return stderr;
 }
@@ -55,7 +53,7 @@ const TIME = { hour: '2-digit', minute: '2-digit', second: '2-digit', fractional
 type LoggedError = Record<string, unknown> & { stack?: string };
 type Line = Record<string, unknown> & { time: string; level: string; msg?: string };
 
-/** A line for people at a terminal: local time, level, message, the other fields as JSON, and the stack of an error. */
+/** Formats a line for a terminal: local time, level, message, the other fields as JSON, and the stack of an error. */
 export function prettyLine(json: string): string {
   const { time, level, msg = '', pid: _pid, err, ...fields } = JSON.parse(json) as Line;
   const { stack, type: _type, message: _message, ...error } = (typeof err === 'object' ? err : {}) as LoggedError;
@@ -75,13 +73,14 @@ export function prettyLine(json: string): string {
   return `${plainText(text.filter(Boolean).join(' ').replace(' \n', '\n'))}\n`;
 }
 
-/** Temporal's level that lets through at least what `level` does. */
+/** The Temporal level that includes at least `level`. */
 export function temporalLevel(level: LogLevel): TemporalLogLevel {
   return level === 'silent' ? 'ERROR' : (level.toUpperCase() as Uppercase<typeof level>);
 }
 
 /**
- * A logger for Temporal's runtime. `target` is called for each line, since the runtime outlives the loggers of tests.
+ * Creates a logger for Temporal's runtime. `target` is called for each line, because the runtime outlives the loggers
+ * of tests.
  */
 export function toTemporalLogger(target: () => Logger): TemporalLogger {
   return new DefaultLogger('TRACE', ({ level, message, meta }) => {

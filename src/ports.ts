@@ -1,7 +1,7 @@
 import { randomInt } from 'node:crypto';
 import { createServer } from 'node:net';
 
-/** Whether a port can be listened on. */
+/** Whether this process can listen on a port. */
 export function isPortFree(port: number, host = '127.0.0.1'): Promise<boolean> {
   return new Promise((resolve) => {
     const server = createServer();
@@ -11,9 +11,9 @@ export function isPortFree(port: number, host = '127.0.0.1'): Promise<boolean> {
 }
 
 /**
- * A random free port of 127.0.0.1. Another process may take it before it is used. It is below the range from which
- * Linux, macOS and Windows take the local ports of outgoing connections: while its server is down, a connection may take
- * a port in that range, and a client that keeps dialling it may even reach itself.
+ * A random free port of 127.0.0.1, which another process may take first. It is below the range from which Linux, macOS
+ * and Windows take local ports of outgoing connections: a connection could otherwise take it while its server is down,
+ * and a client that keeps dialling could even reach itself.
  */
 export async function findFreePort(): Promise<number> {
   for (let tries = 0; tries < 1_000; tries++) {

@@ -1,28 +1,28 @@
 import { createSecretMask, MASK } from './agent-jobs/secret-mask.js';
 
-/** Shorter texts are not masked: they would also be masked in plain words. */
+/** Shorter texts are not masked, because they also occur in plain words. */
 const MIN_LENGTH = 8;
 
-/** Names that everybody knows and every output shows. Masked, they would hide what a workflow id or a task queue is. */
+/** Public names. Masking them would hide workflow ids and task queues. */
 const OWN_NAMES = new Set(['agent-follow-up', 'follow-up', 'follow-ups', 'follow-up-batch', 'project-budget']);
 
-/** Most secrets that are looked for in every encoding. If there are more, the oldest are looked for only as they are. */
+/** Most secrets that are found in every encoding. Older ones are found only literally. */
 const MAX_MASKS = 50;
 
-/** How a secret is looked for. */
+/** The encodings in which a secret is found. */
 type Spellings = 'every' | 'literal';
 
 /** Masks of secrets in every encoding. */
 const masks = new Map<string, (text: string) => string>();
-/** All secrets as they are and in JSON, by their first characters: there may be thousands. */
+/** All secrets, literal and in JSON, by their first characters: there may be thousands. */
 const literals = new Map<string, string[]>();
 
 /**
- * From now on, {@link maskSecrets} hides a secret, and its parts if white space was copied into it. A text below 8
- * characters is ignored, and a name of this package.
+ * Makes {@link maskSecrets} hide a secret, and its parts if it contains white space by mistake. Ignores texts below 8
+ * characters and names of this package.
  *
- * @param spellings `every`: in all encodings in which a server may echo a header. `literal`: as it is and in JSON, at a
- *   cost that does not grow with the number of secrets
+ * @param spellings `every`: in all encodings in which a server may echo a header. `literal`: literally and in JSON, at
+ *   a cost independent of the number of secrets
  */
 export function keepSecret(text: string, spellings: Spellings = 'every'): void {
   const whole = text.trim();
@@ -30,7 +30,7 @@ export function keepSecret(text: string, spellings: Spellings = 'every'): void {
     if (secret.length < MIN_LENGTH || OWN_NAMES.has(secret)) continue;
     for (const spelling of new Set([secret, JSON.stringify(secret).slice(1, -1)])) keepLiteral(spelling);
     if (spellings === 'literal') continue;
-    // The newest is last.
+    // Moves it to the end.
     const mask = masks.get(secret) ?? createSecretMask(secret);
     masks.delete(secret);
     masks.set(secret, mask);
@@ -46,23 +46,23 @@ function keepLiteral(secret: string): void {
 }
 
 const KEY = /^(?:AGENT_JOBS_API_KEY|TEMPORAL_API_KEY|TEMPORAL_CODEC_AUTH)$/;
-/** Variables of other programs may hold passwords such as `temporal`, which would be masked in plain words. */
+/** Other programs' variables are skipped: their passwords, such as `temporal`, may be plain words. */
 const ADDRESS = /^(?:AGENT_JOBS|TEMPORAL)_(?:\w+_)?(?:ADDRESS|ENDPOINT|URL)$|_proxy$/i;
-/** A password may hold a `/` or an `@` that was not encoded. */
+/** A password may contain an unencoded `/` or `@`. */
 const URL_WITH_PASSWORD = /^(?:[a-z][a-z0-9+.-]*:\/\/)?(.+)@/is;
 /** Prefix of the variables that set headers of the requests to Temporal. */
 export const HEADER_PREFIX = 'TEMPORAL_GRPC_META_';
 
 /**
- * Headers that say whose data it is, from where, or in what format. People give such things the same names everywhere:
- * masked, they would disappear from workflow ids and metrics.
+ * Headers about the origin or format of the data. Their values are common names, whose masking would hide parts of
+ * workflow ids and metrics.
  */
 const PUBLIC_HEADER =
   /(?:^|[-_.])(?:dataset|env|environment|tenant|org|organization|scope|region|namespace|project|service|user[-_]agent|content[-_]type)(?:[-_.]?id)?$/i;
 
 /**
- * Keeps every secret that the environment itself holds, valid or not: keys, headers, the key of a certificate, and the
- * user and password of an address or a proxy.
+ * Registers every secret in the environment, valid or not: keys, headers, a certificate's key, and user and password of
+ * an address or a proxy.
  */
 export function keepSecretsOf(env: Readonly<Record<string, string | undefined>>): void {
   for (const [name, value = ''] of Object.entries(env)) {
@@ -74,17 +74,17 @@ export function keepSecretsOf(env: Readonly<Record<string, string | undefined>>)
   }
 }
 
-/** Keeps a header of the requests to Temporal, unless its name says that it is no secret. */
+/** Registers a header of the requests to Temporal, unless its name shows that it is public. */
 export function keepHeader(name: string, value: string): void {
   if (!PUBLIC_HEADER.test(name)) keepSecret(withoutScheme(value));
 }
 
-/** The key of an authorization. The word before it, such as `Bearer`, is no secret. */
+/** The key of an authorization without its scheme, such as `Bearer`. */
 export function withoutScheme(value: string): string {
   return value.replace(/^\s*(?:basic|bearer)\s+/i, '');
 }
 
-/** Keeps the lines of a private key in PEM, without the one that names its kind. */
+/** Registers the lines of a private key in PEM, except those that name its kind. */
 export function keepPrivateKey(pem: string): void {
   for (const line of pem.split(/\s*\n\s*|\\n/)) if (!line.includes('-----')) keepSecret(line, 'literal');
 }
@@ -106,12 +106,12 @@ function decoded(text: string): string {
 }
 
 /**
- * The text without the secrets of this process's settings: of the service, of Temporal, of a proxy.
- * Output, logs, metrics and errors of gRPC pass through here.
+ * Masks the secrets of this process's settings: of the service, of Temporal, of a proxy. All output, logs, metrics and
+ * gRPC errors go through here.
  */
 export function maskSecrets(text: string): string {
   let masked = maskLiterals(text);
-  // The longest first: a shorter one may be its beginning.
+  // The longest first, because a shorter one may be its beginning.
   for (const [, mask] of [...masks].sort(([a], [b]) => b.length - a.length)) masked = mask(masked);
   return masked;
 }

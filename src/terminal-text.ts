@@ -10,22 +10,21 @@ const SEQUENCES = new RegExp(
   'g',
 );
 
-// C0 without tab and line feed, DEL, C1, and what reorders text on a screen.
+// C0 without tab and line feed, DEL, C1, and characters that reorder text.
 // eslint-disable-next-line no-control-regex -- it removes control characters
 const CONTROLS = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
 
 /**
- * Text without escape sequences of terminals (ECMA-48) and without control characters; tabs and line feeds stay.
+ * Removes terminal escape sequences (ECMA-48) and control characters other than tabs and line feeds.
  *
- * No alternative of the patterns can take up what another part of it left, and no part runs past the next beginning of
- * a sequence: so the time is linear in the length, whatever the text. Node's `stripVTControlCharacters` is not: of 128
- * KiB from a hostile service it makes 40 s.
+ * The time is linear for any text: no alternative of the patterns can match what another part left, and no part runs
+ * past the start of the next sequence. Node's `stripVTControlCharacters` takes 40 s for 128 KiB from a hostile service.
  */
 export function plainText(text: string): string {
   return text.replace(SEQUENCES, '').replace(CONTROLS, '');
 }
 
-/** Text on one line without terminal control sequences: for values from outside. */
+/** Text from outside on one line without terminal control sequences. */
 export function safeLine(text: string): string {
   return plainText(text.replace(/\s+/g, ' ')).trim();
 }

@@ -4,10 +4,10 @@ export class NotUtf8Error extends Error {
 }
 
 /**
- * The text of a file, or of a line of it. A byte order mark, which some editors write, is left out. Every file of a user
- * that is text throughout is decoded by this function.
+ * Decodes a file, or a line of it, and drops a byte order mark, which some editors write. All text files of users are
+ * decoded here.
  *
- * @throws NotUtf8Error that names the encoding if it shows
+ * @throws NotUtf8Error that names the encoding if it is recognisable
  */
 export function decodeUtf8(bytes: Uint8Array): string {
   try {
@@ -18,7 +18,7 @@ export function decodeUtf8(bytes: Uint8Array): string {
 }
 
 /**
- * The bytes of a file of which only ASCII lines matter, such as one in PEM, without a byte order mark.
+ * The bytes of a file with significant ASCII lines, such as PEM, without a byte order mark.
  *
  * @throws NotUtf8Error for UTF-16
  */

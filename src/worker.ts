@@ -26,7 +26,7 @@ export { createLogger } from './logging.js';
 export type { TemporalPlugin } from './temporal/data-converter.js';
 export { runUntilSignal, type WorkerService } from './worker/service.js';
 
-/** How long the end of a worker waits for each thing that it closes. */
+/** How long a worker waits for each thing that it closes. */
 const CLOSE_LIMIT_MS = 5_000;
 
 /** Settings of {@link startWorker}. */
@@ -34,26 +34,26 @@ export interface StartWorkerOptions {
   config: WorkerConfig;
   logger: Logger;
   /**
-   * With one, links to pull requests are kept out of the search attributes, which nobody encrypts.
+   * A custom converter also keeps links to pull requests out of search attributes, which are not encrypted.
    *
-   * @default what the module of `config.temporal.dataConverterModule` exports, or Temporal's own data converter
+   * @default the export of `config.temporal.dataConverterModule`, or Temporal's own
    */
   dataConverter?: DataConverter;
-  /** Of both Temporal workers. Activities run in the one for follow-ups. @default none */
+  /** For both Temporal workers. Activities run in the one for follow-ups. @default none */
   interceptors?: WorkerInterceptors;
   /**
-   * Plugins of Temporal's SDK for the connections, clients, workers and the bundle of workflows. One that sets
+   * Plugins of Temporal's SDK for the connections, clients, workers and the workflow bundle. A plugin that sets
    * `taskQueue`, `activities` or workflows breaks the worker. @default none
    */
   plugins?: readonly TemporalPlugin[];
-  /** Path of the workflow bundle. @default the one that the build makes in `dist` */
+  /** Path of the workflow bundle. @default the build's in `dist` */
   bundlePath?: string;
-  /** Aborts the start. The promise is rejected with the signal's reason. */
+  /** Aborts the start, which then rejects with the signal's reason. */
   signal?: AbortSignal;
 }
 
 /**
- * Starts a worker: the status server, the connections (it waits up to 2 minutes for Temporal), the search attributes,
+ * Starts a worker: the status server, the connections (waiting up to 2 minutes for Temporal), the search attributes,
  * then one worker for follow-ups and one for budgets. Installs no signal handlers: see {@link runUntilSignal}.
  *
  * @throws ConfigError when the status address cannot be used, or the process runs on Bun
@@ -67,7 +67,7 @@ export async function startWorker(options: StartWorkerOptions): Promise<WorkerSe
   }
   for (const warning of config.warnings) logger.warn(warning);
   const closers: (() => Promise<void>)[] = [];
-  // What a failed worker still holds cannot be closed, and must not keep the rest open.
+  // Resources of a failed worker may never close, and must not keep the others open.
   const closeAll = async (): Promise<void> => {
     for (const close of closers.splice(0).reverse()) {
       const givingUp = sleep(CLOSE_LIMIT_MS, undefined, { ref: false });
@@ -84,7 +84,7 @@ export async function startWorker(options: StartWorkerOptions): Promise<WorkerSe
       logger,
       plugins,
       ...(signal && { signal }),
-      // Not earlier: a runtime that nothing uses keeps the process from ending.
+      // Not earlier, because an unused runtime keeps the process from ending.
       onReached: async () => void (status.metricsUrl = (await installRuntime(logger)).metricsUrl),
     });
     closers.push(
@@ -110,7 +110,7 @@ export async function startWorker(options: StartWorkerOptions): Promise<WorkerSe
         linksArePrivate: dataConverter !== undefined,
         handBack: ending.signal,
       }),
-      // Those of workflows are in the bundle.
+      // The bundle contains the workflow interceptors.
       ...(interceptors && { interceptors: { ...interceptors, workflowModules: [] } }),
     });
     const statusUrl = server?.url;
@@ -139,10 +139,10 @@ function openAgentJobs({ agentJobs, budget, projects }: WorkerConfig, keys: Watc
 }
 
 /**
- * The activities of both Temporal workers.
+ * Creates the activities.
  *
- * @param parts.linksArePrivate there is a data converter that is not Temporal's own
- * @param parts.handBack aborted when sleeping watches are to leave this process
+ * @param parts.linksArePrivate whether there is a custom data converter
+ * @param parts.handBack aborted when sleeping watches must leave this process
  */
 function bindActivities(
   { taskQueue, leaseMs, drainMs, budget, agentJobs: { sendTimeoutMs }, capacity }: WorkerConfig,
@@ -176,7 +176,7 @@ async function createWorkers(config: WorkerConfig, shared: Partial<WorkerOptions
     const [budgets, followUps] = await Promise.all(creations);
     return { budgets, followUps };
   } catch (error) {
-    // A worker that never runs would keep its connection forever.
+    // A worker that never runs would keep its connection open.
     const leaveUnused = (worker: Worker) => worker.runUntil(Promise.resolve());
     await Promise.all(creations.map((creation) => creation.then(leaveUnused, () => undefined)));
     throw error;

@@ -1,23 +1,22 @@
 import type { AgentJobsClient } from '../agent-jobs/index.js';
 import { formatDuration } from '../contract/index.js';
 
-/** What the worker's configuration allows. */
 export interface SendBounds {
-  /** Projects that are served. */
+  /** Projects that this worker serves. */
   projects: '*' | readonly string[];
-  /** Most messages that this process sends for one project, whatever the project's budget grants. */
+  /** Most messages of a project that this process sends, whatever the project's budget grants. */
   ceiling: { limit: number; windowMs: number };
 }
 
 /**
- * Keeps the service's client within the worker's configuration, which nobody who can write to Temporal can change. A
- * project that is not served is neither read nor sent to. The ceiling counts requests that were started, in this
- * process only, by a clock that only goes forward: no step of a wall clock lets more through. An honest budget never reaches it, because it holds a slot for longer than the window. It is the last
- * line of defence against a budget whose state was forged.
+ * Bounds the service's client by the worker's configuration, which writers to Temporal cannot change. It neither reads
+ * nor sends for a project that is not served. The ceiling counts started requests of this process by a monotonic clock,
+ * so a step of the wall clock lets no more through. It is the last defence against a budget with forged state: a
+ * genuine budget never reaches it, because it holds a slot for longer than the window.
  */
 export function boundSends(client: AgentJobsClient, { projects, ceiling }: SendBounds): AgentJobsClient {
   const served = projects === '*' ? undefined : new Set(projects);
-  /** By project, when each send of the last window began. */
+  /** Start times of the sends of the last window, by project. */
   const begun = new Map<string, number[]>();
   let forgottenAtMs = performance.now();
 
@@ -28,7 +27,7 @@ export function boundSends(client: AgentJobsClient, { projects, ceiling }: SendB
 
   function isFull(projectId: string): boolean {
     const nowMs = performance.now();
-    // Once a window, so that projects to which nothing is sent any more cost no memory.
+    // Once per window, so that inactive projects cost no memory.
     if (nowMs - forgottenAtMs >= ceiling.windowMs) {
       forgottenAtMs = nowMs;
       for (const project of begun.keys()) forget(project, nowMs);
@@ -36,7 +35,7 @@ export function boundSends(client: AgentJobsClient, { projects, ceiling }: SendB
     return forget(projectId, nowMs) >= ceiling.limit;
   }
 
-  /** Forgets a project's sends of earlier windows, and returns how many are left. */
+  /** Forgets a project's sends of earlier windows, and returns the number of the others. */
   function forget(projectId: string, nowMs: number): number {
     const sends = begun.get(projectId)?.filter((atMs) => nowMs - atMs < ceiling.windowMs) ?? [];
     if (sends.length === 0) begun.delete(projectId);

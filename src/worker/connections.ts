@@ -17,27 +17,24 @@ import {
   WITHOUT_PROXY,
 } from '../temporal/grpc.js';
 
-/** The connections of a worker: one for the Temporal workers, and one for ordinary calls. */
+/** A worker's connections: one for the Temporal workers, and one for other calls. */
 export interface Connections {
   native: NativeConnection;
   client: Connection;
 }
 
-/** How long a worker waits for Temporal before it gives up. */
 const CONNECT_LIMIT_MS = 120_000;
 const FIRST_RETRY_MS = 500;
 const LONGEST_RETRY_MS = 5_000;
-/** Short, so that the log soon says what the worker waits for. */
+/** Short, so that the log soon shows what the worker waits for. */
 const CONNECT_TIMEOUT_MS = 3_000;
 const CALL_TIMEOUT_MS = 10_000;
-/** Time between two looks at the file of the API key. */
 const LOOK_EVERY_MS = 5_000;
 
 /**
  * Connects, and waits while Temporal cannot be reached.
  *
- * @param options.signal ends the waiting
- * @param options.plugins every client and worker of the connections has them, too
+ * @param options.plugins also for every client and worker of the connections
  * @param options.onReached called when Temporal answers, before the native connection is made
  * @throws TemporalUnreachableError after 2 minutes, or at once if access is refused, because waiting cannot help
  */
@@ -75,12 +72,12 @@ export async function openConnections(
   }
 }
 
-/** A bad header is no cause to pass on: its error quotes the header, which may be the API key. */
+/** The error of a bad header is not passed on: it quotes the header, which may be the API key. */
 function unreachable(address: string, reason: string, cause: unknown): TemporalUnreachableError {
   return new TemporalUnreachableError(address, reason, undefined, isBadHeader(cause) ? {} : { cause });
 }
 
-/** Connects, and has the server answer, which tells whether it accepts the credentials. */
+/** Connects, and calls the server to check that it accepts the credentials. */
 async function connect(temporal: TemporalConfig, plugins: TemporalPlugin[]): Promise<Connection> {
   const connection = await Connection.connect({
     ...temporal.connectionOptions(),
@@ -104,7 +101,7 @@ async function describeNamespace(connection: Connection, namespace: string): Pro
   );
 }
 
-/** A missing namespace is none: deployments start servers, namespaces and workers in parallel. */
+/** A missing namespace is no refusal: deployments start servers, namespaces and workers in parallel. */
 function isRefusal(error: unknown): boolean {
   const status = grpcStatusOf(error);
   return status === GrpcStatus.PERMISSION_DENIED || status === GrpcStatus.UNAUTHENTICATED;
@@ -119,8 +116,8 @@ function describe(error: unknown, temporal: TemporalConfig): string {
 }
 
 /**
- * Moves both connections to a new key in `TEMPORAL_API_KEY_FILE` once Temporal accepts it. A key that cannot be used
- * changes nothing, and is tried again at each look. Resolves when `signal` is aborted, and never rejects.
+ * Moves both connections to a new key in `TEMPORAL_API_KEY_FILE` once Temporal accepts it. An unusable key changes
+ * nothing, and is retried at each check. Resolves when `signal` is aborted, and never rejects.
  */
 export async function followApiKey(
   { client, native }: Connections,

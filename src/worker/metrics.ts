@@ -5,12 +5,12 @@ import { sendOutcomes } from '../contract/index.js';
 
 const CALL_BUCKETS_SECONDS = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300];
 
-/** From a follow-up that waits for nothing to the default of `budgetWaitTimeout`. */
+/** From no wait to the default of `budgetWaitTimeout`. */
 const WAIT_BUCKETS_SECONDS = [
   1, 5, 15, 30, 60, 120, 300, 600, 1_800, 3_600, 7_200, 14_400, 28_800, 86_400, 259_200, 604_800,
 ];
 
-/** Upper bounds of the histograms' buckets in seconds, by the name that {@link MetricMeter.createHistogram} is given. */
+/** Upper bounds of the histograms' buckets in seconds, by the name given to {@link MetricMeter.createHistogram}. */
 export const histogramBucketOverrides: Record<string, number[]> = {
   follow_up_get_job_duration: CALL_BUCKETS_SECONDS,
   follow_up_send_duration: CALL_BUCKETS_SECONDS,
@@ -19,8 +19,8 @@ export const histogramBucketOverrides: Record<string, number[]> = {
 };
 
 /**
- * Counts and times the calls of the service. Tags hold outcomes only: no project, job, address or key. A counter begins at
- * 0: Prometheus does not see the rise of a series that begins at 1.
+ * Counts and times the calls to the service. Tags hold outcomes only: no project, job, address or key. Counters start
+ * at 0, because Prometheus does not see the first increase of a series that starts at 1.
  */
 export function meterAgentJobs(client: AgentJobsClient, meter: MetricMeter): AgentJobsClient {
   const gets = meter.createCounter('follow_up_get_job', undefined, 'Get-job calls by outcome');
@@ -47,7 +47,7 @@ export function meterAgentJobs(client: AgentJobsClient, meter: MetricMeter): Age
   };
 }
 
-/** Counts the answers of the budgets, and why there was none. */
+/** Counts the budgets' answers, and the reasons for missing ones. */
 export function meterBudgets(budgets: Budgets, meter: MetricMeter): Budgets {
   const asks = meter.createCounter('follow_up_budget_ask', undefined, 'Asks of the budgets by answer');
   return {

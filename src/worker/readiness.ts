@@ -5,13 +5,13 @@ import { describeGrpcError, GrpcStatus, grpcStatusOf, pause } from '../temporal/
 import { polledQueues, type QueueType, readPollers } from '../temporal/lookups.js';
 import type { Readiness } from './status-server.js';
 
-/** How long an answer is valid: so long, all probes together cost one check of Temporal and of the files. */
+/** How long an answer is valid, so that many probes cost one check. */
 const CHECK_EVERY_MS = 5_000;
 
 /** Below the usual timeouts of probes. */
 const TEMPORAL_DEADLINE_MS = 2_000;
 
-/** Creates a check whether a worker that has become ready still reaches Temporal and its API keys. */
+/** Creates a check whether a ready worker still reaches Temporal and its API keys. */
 export function watchReadiness(
   connection: ConnectionLike,
   keys: WatchedApiKeys,
@@ -48,8 +48,8 @@ export function watchReadiness(
 const INTERVAL_MS = 100;
 
 /**
- * Waits until the server lists this worker as a poller of its task queues, because the SDK does not say whether its
- * polls get through. A server without that feature counts as listing it.
+ * Waits until the server lists this worker as a poller of its task queues, because the SDK does not report whether its
+ * polls arrive. A server without that feature counts as listing it.
  */
 export async function waitUntilPolled(
   connection: ConnectionLike,

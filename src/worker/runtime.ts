@@ -10,15 +10,15 @@ let installed: { logger: Logger; metricsUrl: string } | undefined;
 
 /**
  * Installs Temporal's runtime in this process, which is possible only once. Later calls change its logger. The runtime
- * installs no signal handlers: whoever runs a worker shuts it down in the right order.
+ * installs no signal handlers, so that shutdowns happen in the right order.
  *
- * @returns URL of the runtime's metrics in Prometheus' text format, on its own loopback port; `undefined` if other
- *   code had started the runtime before, without metrics
+ * @returns URL of the runtime's metrics in Prometheus' text format, on its own loopback port; `undefined` if other code
+ *   had started the runtime without metrics
  */
 export async function installRuntime(logger: Logger): Promise<{ metricsUrl: string | undefined }> {
   if (installed !== undefined) {
     installed.logger = logger;
-    // The SDK shuts the runtime down when its last connection closes, and creates it again with the same options.
+    // When its last connection closes, the SDK shuts the runtime down, and recreates it with the same options.
     if (Runtime._instance !== undefined) return installed;
   } else if (Runtime._instance !== undefined) {
     logger.warn('The Temporal runtime was started by other code: its logs and metrics are not available here');

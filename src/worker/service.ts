@@ -10,22 +10,21 @@ import { notReady, type WorkerStatus } from './status-server.js';
 
 /** A running worker. */
 export interface WorkerService {
-  /** Resolves when both task queues are polled. Rejects if the worker ends before. */
+  /** Resolves when both task queues are polled. Rejects if the worker ends first. */
   readonly ready: Promise<void>;
   /** URL of the status server, without a path; `undefined` if it is off. */
   readonly statusUrl: string | undefined;
-  /** The worker's name in the task queues' lists of pollers. */
+  /** The worker's name among the task queues' pollers. */
   readonly identity: string;
   /** Resolves when the worker is shut down and everything is closed. Rejects if it failed. */
   run(): Promise<void>;
-  /** Lets running sends finish, stops, and closes everything. Calling it again is harmless and interrupts nothing. */
+  /** Waits for sends in progress, stops, and closes everything. Repeated calls are harmless. */
   shutdown(): Promise<void>;
 }
 
-/** The two Temporal workers of a process, as far as a service needs them. */
+/** The two Temporal workers of a process. */
 export type Workers = Record<'followUps' | 'budgets', Pick<Worker, 'getState' | 'run' | 'shutdown'>>;
 
-/** What a running worker consists of. */
 export interface ServiceParts {
   connections: Connections;
   identity: string;
@@ -35,15 +34,15 @@ export interface ServiceParts {
   status: WorkerStatus;
   workers: Workers;
   statusUrl: string | undefined;
-  /** Aborted when the worker begins to end: sleeping watches leave this process. */
+  /** Aborted when the worker starts to end: sleeping watches leave this process. */
   ending: AbortController;
   closeAll: () => Promise<void>;
 }
 
-/** Beyond the time that the Temporal workers give themselves to shut down. */
+/** Beyond the Temporal workers' own shutdown time. */
 const END_SLACK_MS = 10_000;
 
-/** Runs the workers, and what accompanies them, until they end. */
+/** Runs the workers and their companions until they end. */
 export function serve(parts: ServiceParts): WorkerService {
   const { config, logger, connections, keys, status, identity, workers, statusUrl, ending, closeAll } = parts;
   const { taskQueue, temporal } = config;
@@ -53,7 +52,7 @@ export function serve(parts: ServiceParts): WorkerService {
     if (signal.aborted) return;
     status.readiness = notReady(reason);
     ending.abort(new Error('the worker ended before it was ready'));
-    // Its end shuts the budgets' worker down: sends under way may still ask it.
+    // Its end shuts down the budgets' worker, which sends in progress may still ask.
     shutDown(workers.followUps);
   };
   const following = followApiKey(connections, temporal, { logger, signal });
@@ -71,7 +70,7 @@ export function serve(parts: ServiceParts): WorkerService {
     logger.info({ taskQueue, namespace, address }, 'The worker takes follow-ups');
   };
   const ready = becomeReady();
-  // The caller need not use either. `run` and `ready` still pass their errors on to a caller that does.
+  // Callers may ignore either. `run` and `ready` still pass their errors on.
   ready.catch(() => undefined);
   stopped.catch(() => undefined);
   return {
@@ -86,15 +85,14 @@ export function serve(parts: ServiceParts): WorkerService {
   };
 }
 
-/** Time between two looks at the state of the Temporal workers. */
 const LOOK_EVERY_MS = 250;
 
 /**
- * Runs both until they have ended. One that has failed may never end, so its state counts, and the wait for the end of
- * both has a limit.
+ * Runs both workers until they have ended. A failed worker may never end, so its state counts, and the wait for both
+ * ends has a limit.
  *
  * @param options.onEnd called when one of them no longer runs
- * @throws the error of the first that failed, or an error that says that they did not end
+ * @throws the first worker's error, or an error that they did not end
  */
 export async function runWorkers(
   { followUps, budgets }: Workers,
@@ -113,7 +111,6 @@ export async function runWorkers(
   if (!isOver) throw new Error('a Temporal worker of this process failed and did not stop');
 }
 
-/** Shuts a worker down, unless it has ended or is about to. */
 function shutDown(worker: Workers['budgets']): void {
   if (worker.getState() === 'RUNNING') worker.shutdown();
 }
@@ -121,10 +118,10 @@ function shutDown(worker: Workers['budgets']): void {
 const shutdownSignals = ['SIGINT', 'SIGTERM', 'SIGQUIT', 'SIGHUP'] as const;
 
 /**
- * Runs a worker until the process receives a signal to end, and then lets running sends finish. A second signal changes
- * nothing: nobody could tell whether a message that is cut off half-way was delivered.
+ * Runs a worker until the process receives a signal to end, then waits for sends in progress. A second signal changes
+ * nothing, because interrupting a send would leave its delivery unknown.
  *
- * @param start starts the worker. Its signal is aborted if the process receives a signal before the start is done
+ * @param start starts the worker. Its signal is aborted if a signal to end arrives first
  */
 export async function runUntilSignal(
   start: (signal: AbortSignal) => Promise<WorkerService>,
@@ -139,7 +136,6 @@ export async function runUntilSignal(
     }
     logger.info({ signal: name }, 'Shutting down');
     told.abort(new Error(`told to end by ${name}`));
-    // `run` rejects with the same error.
     service?.shutdown().catch(() => undefined);
   };
   for (const name of shutdownSignals) process.on(name, onSignal);

@@ -5,17 +5,17 @@ import { codeOf } from '../contract/text.js';
 import { PACKAGE_VERSION } from '../package.js';
 import { maskSecrets } from '../secrets.js';
 
-/** What `/readyz` says: whether the worker accepts follow-ups and can send them, and if not, why. */
+/** The answer of `/readyz`: whether the worker accepts and can send follow-ups, and if not, why. */
 export interface Readiness {
   ready: boolean;
   reason: string;
 }
 
-/** What the status server shows. It changes over the life of a worker. */
+/** What the status server shows at the moment. */
 export interface WorkerStatus {
   /** Never rejects. */
   readiness: () => Promise<Readiness>;
-  /** Where Temporal's runtime serves its metrics; `undefined` while there are none. */
+  /** URL of the runtime's metrics; `undefined` while there are none. */
   metricsUrl?: string | undefined;
 }
 
@@ -26,10 +26,10 @@ export function notReady(reason: string): () => Promise<Readiness> {
 const METRICS_TIMEOUT_MS = 5_000;
 
 /**
- * Serves `/healthz` (the process is alive), `/readyz` (it accepts follow-ups and reaches what it needs) and `/metrics`
- * (Prometheus).
+ * Serves `/healthz` (the process is alive), `/readyz` (it accepts follow-ups and reaches its dependencies) and
+ * `/metrics` (Prometheus).
  *
- * @returns its URL without a path, such as `http://127.0.0.1:9464`, and how to close it
+ * @returns its URL without a path, such as `http://127.0.0.1:9464`, and a function that closes it
  * @throws ConfigError naming FOLLOW_UP_STATUS_ADDRESS when it cannot listen there
  */
 export async function startStatusServer({ host, port }: StatusAddress, status: WorkerStatus) {
@@ -37,7 +37,7 @@ export async function startStatusServer({ host, port }: StatusAddress, status: W
     void answer(method, url?.split('?')[0], status).then(([code, body]) => {
       const type = 'text/plain; version=0.0.4; charset=utf-8';
       response.writeHead(code, { 'content-type': type, 'cache-control': 'no-store', allow: 'GET, HEAD' });
-      // As a whole: metrics and reasons may hold a secret anywhere.
+      // Masked as a whole: metrics and reasons may hold a secret anywhere.
       response.end(maskSecrets(body));
     });
   });
@@ -84,10 +84,10 @@ async function answer(method: string | undefined, path: string | undefined, stat
   }
 }
 
-/** Unix time at which this process started, in seconds. */
+/** Start of this process as Unix time in seconds. */
 const STARTED_AT_SECONDS = Date.now() / 1_000 - process.uptime();
 
-/** The metrics of Temporal's runtime, which it serves on its own loopback port, and those of this process. */
+/** The metrics of this process, and of Temporal's runtime from its own loopback port. */
 async function metricsOf({ readiness, metricsUrl }: WorkerStatus): Promise<Answer> {
   let theirs = '';
   if (metricsUrl !== undefined) {
