@@ -106,7 +106,7 @@ export function createBudgets(
         const { name: status } = each.status;
         const isRunning = status === 'RUNNING';
         const shown = each.typedSearchAttributes.get(SearchAttribute.state);
-        // A follow-up ends as Canceled only if nothing was sent.
+        // A follow-up ends as Canceled only if nothing was delivered.
         if (!isRunning && (shown === 'not-sent' || status === 'CANCELLED')) continue;
         const closedAtMs = each.closeTime?.getTime() ?? Number.MAX_SAFE_INTEGER;
         const isWaiting = isRunning && waitingStates.some((waiting) => waiting === shown);

@@ -31,7 +31,7 @@ export interface ActivityDependencies {
   leaseMs: number;
   /** How long after the lease bytes may still arrive at the service. */
   drainMs: number;
-  /** Largest difference between the clocks of Temporal's hosts. */
+  /** Largest difference between the clocks of Temporal's hosts, and between theirs and the service's. */
   marginMs: number;
   /** Upper bound of every budget's limit. */
   maxLimit: number;
@@ -82,7 +82,7 @@ export function createActivities(dependencies: ActivityDependencies) {
   }
 
   /**
-   * Whether a run was closed by a reset before its grant, so that it never used the grant. Only a budget with a
+   * Whether a run had closed before it was granted the send, so that it cannot have used the grant. Only a budget with a
    * complete memory can rule out an earlier grant of the same send.
    */
   async function wasNeverUsed(workflowId: string, known: Known): Promise<boolean> {

@@ -85,7 +85,7 @@ export interface ListedSend {
 export type SettingsChange = Partial<Omit<BudgetSettings, 'marginMs'>>;
 
 /**
- * The rules of a project's budget, pure, with the time as an argument. Every event ends in {@link advance}, which
+ * The rules of a project's budget, pure, with the time as an argument. {@link advance} follows every event; it
  * depends on state and time alone: a replay may deliver an event in a later task, and must decide the same.
  */
 export class Budget {
@@ -365,7 +365,10 @@ export class Budget {
     return servicePause && { by: 'service', until: iso(servicePause.untilMs) };
   }
 
-  /** The answer to an ask for a send that was already granted. */
+  /**
+   * The answer to an ask for a send that was already granted. It also hands the turn, a counted send or a signalled
+   * grant to the run that asks.
+   */
   #recall({ workflowId, runId, sendNumber, messageTag, mayHaveSent, startedAtMs }: Ask): Answer | undefined {
     const known = this.state.known[followUpKey(workflowId)];
     const remembersAll = startedAtMs > this.state.rememberedSinceMs;
@@ -404,8 +407,8 @@ export class Budget {
   }
 
   /**
-   * Takes a place in line, or returns the answer if there is none, unless the grant can follow at once: waiters for a
-   * job or another lane do not block a free slot.
+   * Puts the follow-up in line. Returns `full` if it has no place: `ask` then removes it unless it is granted at once,
+   * because waiters for a job or another lane do not block a free slot.
    */
   #enterLine(ask: Ask): Full | undefined {
     const { workflowId, runId, sendNumber, lane, leaseMs, drainMs, messageTag } = ask;

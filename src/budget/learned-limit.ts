@@ -2,7 +2,7 @@ import type { BudgetState } from './state.js';
 
 /** A limit is learned only if it is at least this share of the budget's limit, and at least 2 messages. */
 const LEARNED_SHARE = 0.05;
-/** Older sends, by this share of a window, may no longer count for the service. */
+/** Sends older than this share of a window may no longer count for the service. */
 const SURELY_IN_WINDOW = 0.9;
 /** A learned limit grows after 1, 2, 4, up to 32 windows, doubling each time it proves right. */
 const MAX_GROWTH_DOUBLINGS = 5;

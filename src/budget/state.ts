@@ -42,7 +42,7 @@ export interface Known {
   overAtMs: number;
   /** `null` until known. */
   outcome: SendOutcome | null;
-  /** When it became known, by the follow-up's clock. */
+  /** When it became known, by Temporal's clock. */
   outcomeAtMs: number;
   /** Empty if the budget never received it. */
   messageTag: string;

@@ -101,7 +101,7 @@ export function outcomeOfResult(value: unknown): ItemOutcome {
 export function outcomeOfFailure(cause: unknown): ItemOutcome {
   const message = messageOf(cause);
   if (cause instanceof CancelledFailure) {
-    // Only a follow-up that has sent nothing ends as Canceled.
+    // A follow-up ends as Canceled only if nothing was delivered.
     return { error: { type: 'Cancelled', message: 'Cancelled before the message was sent', delivered: 'no' } };
   }
   if (cause instanceof TerminatedFailure) {

@@ -65,9 +65,9 @@ export const FailureType = {
   InvalidInput: 'InvalidInput',
   /** The service does not know the job. */
   JobNotFound: 'JobNotFound',
-  /** The job was archived before the message was sent. Nothing was sent. */
+  /** The job was archived before the message was sent. */
   JobArchived: 'JobArchived',
-  /** The service refused the message; the failure quotes it. Nothing was delivered. */
+  /** The service refused the message; the failure quotes it. An earlier send may have been delivered. */
   MessageRejected: 'MessageRejected',
   /** The delivery is unknown. The message is not sent again. */
   DeliveryUnknown: 'DeliveryUnknown',
@@ -77,7 +77,7 @@ export const FailureType = {
   JobTimeout: 'JobTimeout',
   /** Cancelled. If certainly nothing was delivered, the workflow ends as Canceled instead. */
   Cancelled: 'Cancelled',
-  /** The budget has already recorded the end of this follow-up. */
+  /** The key was used before: for another message, or for a send about which no more can be learned. */
   Closed: 'Closed',
 } as const;
 export type FailureType = (typeof FailureType)[keyof typeof FailureType];

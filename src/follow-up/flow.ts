@@ -94,7 +94,7 @@ export class FollowUp {
   #operatorWord: ResolveWord | undefined;
   /** Whether an operator may decide, once, whether the message was delivered. */
   #isWordDue = false;
-  /** Until when `pollNow` leaves watches for an end running. Each use takes some of that time. */
+  /** Bounds how often `pollNow` restarts the watch for an end: each use adds the time that a watch needs to confirm one. */
   #watchedUntilMs = 0;
   /** Whether an earlier run, or an earlier send of this run, may have delivered the message. */
   #isInDoubt: boolean;
@@ -133,7 +133,7 @@ export class FollowUp {
     const isOutdated = this.#answer?.kind === 'granted' || this.#fullInARow > 0;
     if (isOutdated && answer.kind === 'waiting') return;
     this.#answer = answer;
-    // An ask that the server repeats, or a watch for rest, can take long. After a send, no watch waits for a grant.
+    // An ask that the server repeats, or a watch for rest, can take long. After a send, a late grant must not stop the watch.
     const { state } = this.#standing;
     if (answer.kind === 'granted' && state !== 'polling' && state !== 'reconciling') this.#interrupt();
   }
@@ -227,7 +227,7 @@ export class FollowUp {
         // The outcomes of the earlier sends are not known.
         if (answer.sendNumber > 1) this.#isInDoubt = true;
         const isUndone = answer.outcome !== null && isUndelivered(answer.outcome);
-        // A reset budget may repeat a grant that it has forgotten, while no run was there to receive it.
+        // A budget that was reset may have granted the send twice: this outcome then says nothing of the first grant.
         const isForgotten = this.#isInDoubt && !answer.remembersAll && answer.grantedTo !== port.runId;
         if (isUndone ? isForgotten : !answer.isLatest) throw this.#closed(answer);
       }
@@ -414,7 +414,7 @@ export class FollowUp {
     return end?.kind !== 'rest' || end.seen.polls > 1;
   }
 
-  /** Finds out whether the message was delivered. Returns `undefined` if it must be sent again. */
+  /** Finds out whether the message was delivered. Returns `undefined` to send it again, `foreign` if another run has the turn. */
   async #reconcile(sent: Delivery, why: string | undefined): Promise<Delivery | 'foreign' | undefined> {
     const { settleTimeMs, onUnknownDelivery } = this.settings;
     const { port } = this;
@@ -473,7 +473,7 @@ export class FollowUp {
   }
 
   /**
-   * A message that another run sent no longer waits for a slot, so the budget is asked for as long as the job may take.
+   * Another run sent the message, so this is no wait for a slot: the budget is asked for as long as the job may take.
    */
   #askWhoHasTurn({ sentAtMs }: Delivery): 'foreign' {
     const untilMs = Math.max(sentAtMs + this.settings.jobTimeoutMs, this.port.nowMs() + SHORTEST_ASK_MS);

@@ -29,7 +29,7 @@ export interface FollowUpPort {
   askForSlot(order: SlotOrder, untilMs: number, onTrouble: (trouble: Trouble) => void): Stoppable<SlotAnswer>;
   /** Makes only one attempt, whatever happens. */
   sendMessage(order: SendOrder): Promise<SendResult>;
-  /** Resolves when the budget has received the event. */
+  /** Resolves when the budget has received the event, or does not run. */
   tellBudget(event: NewEvent): Promise<void>;
   /** Starts a watch. `result` is `undefined` if it was stopped. */
   watchJob(order: WatchOrder): Stoppable<WatchResult>;

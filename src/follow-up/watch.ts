@@ -5,7 +5,7 @@ import type { FollowUpSettings } from '../contract/follow-up-input.js';
 import { type AgentJob, agentJobSchema, isTerminalStatus, terminalStatuses } from '../contract/follow-up.js';
 import { fingerprint, isAtWork, type JobFingerprint } from '../contract/protocol.js';
 
-/** A terminal status this soon after another read or the send may come from a replica that lags. */
+/** What a job shows this soon after another read or the send may come from a replica that lags. */
 const STALE_MS = 10_000;
 /** A job counts as gone or unreadable after this many consecutive failed polls over at least this time. */
 const LASTING_POLLS = 3;

@@ -11,8 +11,8 @@ export interface SendBounds {
 /**
  * Bounds the service's client by the worker's configuration, which writers to Temporal cannot change. It neither reads
  * nor sends for a project that is not served. The ceiling counts started requests of this process by a monotonic clock,
- * so a step of the wall clock lets no more through. It is the last defence against a budget with forged state: a
- * genuine budget never reaches it, because it holds a slot for longer than the window.
+ * so a step of the wall clock lets no more through. A budget reaches it only if its window is shorter than the
+ * worker's, or if its state was forged.
  */
 export function boundSends(client: AgentJobsClient, { projects, ceiling }: SendBounds): AgentJobsClient {
   const served = projects === '*' ? undefined : new Set(projects);

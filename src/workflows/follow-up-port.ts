@@ -36,13 +36,13 @@ import { readWatchResult, type WatchOrder, type WatchResult } from '../follow-up
 /** Reading the job takes at most 7 s, and a call to the budget 5 s. As a local activity, both cost one event. */
 const quick = proxyLocalActivities<Activities>({ startToCloseTimeout: '15s', retry: { maximumAttempts: 1 } });
 
-/** Repeats until the budget has received the event: a budget that misses an end keeps the job's turn. */
+/** Repeats until the budget has received the event, or does not run: a budget that misses an end keeps the job's turn. */
 const { tellBudget } = proxyLocalActivities<Activities>({
   startToCloseTimeout: '10s',
   retry: { initialInterval: '1s', maximumInterval: '60s' },
 });
 
-/** A send whose grant has expired reports that within this time. */
+/** The shortest timeout of a send: enough for a send with an expired grant to report that. */
 const SHORTEST_SEND_MS = 10_000;
 /** Time beyond the order's deadline for a watch that no worker has picked up yet. */
 const WATCH_SLACK_MS = 120_000;
@@ -75,7 +75,7 @@ export function createPort({ projectId, poll }: FollowUpSettings): FollowUpPort 
       await condition(isOver);
       return true;
     },
-    // In the scope of a handler, a cancel of the follow-up would end it.
+    // Signal handlers call this, too: a cancel must not end their sleep.
     nextTask: () => CancellationScope.nonCancellable(() => sleep(1, { summary: 'until this is in the history' })),
     askForSlot: (order, untilMs, onTrouble) => {
       const asking = askForSlot(order, untilMs, onTrouble);

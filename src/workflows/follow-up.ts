@@ -40,7 +40,7 @@ import { createPort } from './follow-up-port.js';
  *
  * @param input {@link FollowUpInput} as plain JSON
  * @returns the result for every terminal status, also for a failed agent job
- * @throws ApplicationFailure of a {@link FailureType}, with `FailureDetails`; ends as Canceled only if nothing was sent
+ * @throws ApplicationFailure of a {@link FailureType}, with `FailureDetails`; ends as Canceled only if nothing was delivered
  */
 export async function followUp(input: unknown): Promise<FollowUpResult> {
   try {
