@@ -56,6 +56,9 @@ function startReconciling(stage: Stage, input: Partial<StartInput> = {}) {
   return startUntil(stage, 'reconciling', { settleTime: '10m', ...input });
 }
 
+const addEndlessJob = async ({ simulator }: Stage, jobId: string) =>
+  simulator.addJob({ projectId: 'demo', jobId, behaviour: { neverEnds: true } });
+
 const budgetOf = ({ followUps }: Stage) => followUps.budget('demo');
 const stopBudget = (stage: Stage) => stage.client.workflow.getHandle(budgetOf(stage).workflowId).terminate('by hand');
 const hasBudget = (status: object) => async (stage: Stage) =>
@@ -69,10 +72,7 @@ const usesSlots = (used: number) => (stage: Stage) =>
 
 const accepted = ({ simulator }: Stage) =>
   simulator.ledger.filter((entry) => entry.accepted).map(({ projectId, jobId }) => `${projectId}/${jobId}`);
-const hasSent =
-  (...jobs: string[]) =>
-  async (stage: Stage) =>
-    expect(accepted(stage)).toEqual(jobs);
+const hasSent = (jobs: string[]) => async (stage: Stage) => expect(accepted(stage)).toEqual(jobs);
 const hasBatch = (id: string, result: object) => async (stage: Stage) =>
   expect(await stage.followUps.batch(id).result()).toMatchObject(result);
 const isHeld = (stage: Stage, id: string) =>
@@ -85,7 +85,7 @@ const guides: Record<string, Record<string, Section>> = {
     'Use it from any language': { prints: [/completed/, 'https://git.example/demo/job-3/pull/'] },
   },
   'docs/tutorial.md': {
-    '2. Send a follow-up': { prints: [/(pull\/\d+)[^]*was used before[^]*\1/], after: hasSent('demo/job-1') },
+    '2. Send a follow-up': { prints: [/(pull\/\d+)[^]*was used before[^]*\1/], after: hasSent(['demo/job-1']) },
     '3. Look at it': { prints: [/1 of 100/] },
     '4. See a failure': {
       fails: ["3 npx follow-up send demo fail-1 --prompt 'Fix the broken link.' --key broken-link"],
@@ -100,19 +100,15 @@ const guides: Record<string, Record<string, Section>> = {
   'docs/how-to/start-from-any-language.md': {
     'With the `temporal` command': { prints: [/completed/, 'https://git.example/demo/job-3/pull/', 'sentAt'] },
     'Watch a running follow-up': { prints: ['follow-up/demo/job-3/parser-tests'] },
-    'Start and continue a batch': {
-      prints: ['waitingToStart'],
-      after: hasBatch('rebase', { total: 2, completed: 2 }),
-    },
+    'Start and continue a batch': { prints: ['waitingToStart'], after: hasBatch('rebase', { completed: 2 }) },
   },
   'docs/how-to/batches.md': {
     'Check it': {
       prints: ['nightly-2026-11-21, 3 items; nothing is sent (--dry-run)', 'website: 1 to send'],
-      after: hasSent(),
+      after: hasSent([]),
     },
     'Start it': {
-      before: async ({ simulator }) =>
-        simulator.addJob({ projectId: 'demo', jobId: 'job-5', behaviour: { neverEnds: true } }),
+      before: (stage) => addEndlessJob(stage, 'job-5'),
       fails: ['3 npx follow-up batch run list.jsonl --id nightly-2026-11-21'],
       prints: ['nightly-2026-11-21: 3 of 3 done: 2 completed, 1 failed', /^linter$/m],
     },
@@ -124,14 +120,7 @@ const guides: Record<string, Record<string, Section>> = {
       prints: ['nightly-2026-11-21-retry-1: 1 of 1 done: 1 failed'],
     },
     'Manage it': {
-      prints: [
-        'hourly',
-        '0 2 * * MON-FRI',
-        'Europe/Berlin',
-        'nightly is paused',
-        'nightly is resumed',
-        'nightly fires',
-      ],
+      prints: ['hourly', /Europe\/Berlin[^]*nightly is paused[^]*nightly is resumed[^]*nightly fires/],
       after: ({ followUps }) => expect(followUps.schedules.describe('nightly')).rejects.toThrow('nightly'),
     },
   },
@@ -246,8 +235,8 @@ const guides: Record<string, Record<string, Section>> = {
   'docs/how-to/budgets.md#Restore a database backup': {
     'Restore a database backup': {
       before: async (stage) => {
-        const { followUps, simulator, stopWorker } = stage;
-        simulator.addJob({ projectId: 'demo', jobId: 'job-2', behaviour: { neverEnds: true } });
+        const { followUps, stopWorker } = stage;
+        await addEndlessJob(stage, 'job-2');
         await send(stage);
         const items = [{ projectId: 'demo', jobId: 'job-2', prompt: PROMPT }];
         await followUps.startBatch({ id: 'nightly-2026-11-21', items });
@@ -261,7 +250,7 @@ const guides: Record<string, Record<string, Section>> = {
         await stage.startWorker();
         await usesSlots(100)(stage);
         await hasBatch('nightly-2026-11-21', { total: 1 })(stage);
-        await hasSent('demo/job-1', 'demo/job-2')(stage);
+        await hasSent(['demo/job-1', 'demo/job-2'])(stage);
         const website = await stage.followUps.budget('website').status();
         expect(website?.paused).toMatchObject({ note: 'restored backup' });
       },
@@ -271,8 +260,8 @@ const guides: Record<string, Record<string, Section>> = {
   'docs/reference/temporal-operations.md': {
     'Undo a pause': {
       before: async (stage) => {
-        const { client, simulator, names } = stage;
-        simulator.addJob({ projectId: 'demo', jobId: 'job-1', behaviour: { neverEnds: true } });
+        const { client, names } = stage;
+        await addEndlessJob(stage, 'job-1');
         const followUp = await startUntil(stage, 'polling');
         await onActivities(client, PARSER_TESTS, 'pause');
         await eventually('its activity is paused', async () => (await followUp.trouble())?.kind === 'activityPaused');
