@@ -10,21 +10,21 @@ export { logLevels, type StatusAddress } from './settings.js';
 export { ConfigError, type Environment } from './settings-reader.js';
 export { describeIgnoredProxies, type TemporalConfig } from './temporal-config.js';
 
-/** What commands need that start and manage follow-ups. */
+/** Configuration of commands that start and manage follow-ups. */
 type ClientConfig = Omit<Values<typeof clientSettings>, 'budget'> & {
   temporal: TemporalConfig;
   budget: Record<keyof typeof clientSettings.budget, number>;
 };
 
-/** The whole configuration of a worker. All durations are in milliseconds. */
+/** Configuration of a worker. All durations are in milliseconds. */
 export interface WorkerConfig extends Values<typeof workerSettings>, ClientConfig {
   /**
-   * The worker's version for Temporal's Worker Versioning: workflow runs stay on the version that they began on.
+   * The worker's version for Temporal's Worker Versioning: workflow runs stay on the version that they started on.
    *
    * @default none: a workflow continues on any worker
    */
   version?: WorkerDeploymentVersion;
-  /** Security warnings for people. The worker logs them, and `follow-up doctor` shows them. */
+  /** Security warnings, which the worker logs and `follow-up doctor` shows. */
   warnings: readonly string[];
   /** Time from a grant until its sender has certainly stopped: send timeout + {@link LEASE_SLACK_MS}. */
   leaseMs: number;
@@ -34,18 +34,20 @@ export type LoggingConfig = WorkerConfig['logging'];
 export type LogLevel = LoggingConfig['level'];
 
 /**
- * Time between the send's own deadline and the lease, for a process that is slow to start or to stop
+ * Time between the send's own deadline and the lease, for a process that is slow to start or stop
  * (docs/explanation/architecture.md, "Slots").
  */
 export const LEASE_SLACK_MS = 30_000;
 
 /**
- * The worker's configuration.
+ * Loads the worker's configuration.
  *
- * @param env environment variables, all of
- *   {@link https://docs.temporal.io/references/client-environment-configuration | Temporal's} among them
- * @param defaultLogFormat for when `FOLLOW_UP_LOG_FORMAT` is not set
- * @throws {@link ConfigError} that names every bad setting at once
+ * @param env environment variables, including {@link
+ *   https://docs.temporal.io/references/client-environment-configuration
+ *
+ * Temporal's}
+ * @param defaultLogFormat default of `FOLLOW_UP_LOG_FORMAT`
+ * @throws {@link ConfigError} that names every invalid setting
  */
 export function loadConfig(env: Environment, defaultLogFormat: LoggingConfig['format'] = 'json'): WorkerConfig {
   return readSettings(env, (settings) => {
@@ -66,14 +68,12 @@ export function loadConfig(env: Environment, defaultLogFormat: LoggingConfig['fo
   });
 }
 
-/** How to reach Temporal, for commands that need nothing else. @throws {@link ConfigError}, as {@link loadConfig} */
+/** Loads only the connection to Temporal. @throws {@link ConfigError}, as {@link loadConfig} */
 export function loadTemporalConfig(env: Environment): TemporalConfig {
   return readSettings(env, readTemporalConfig);
 }
 
-/**
- * The configuration of commands that start and manage follow-ups. @throws {@link ConfigError}, as {@link loadConfig}
- */
+/** Loads the configuration of commands that start and manage follow-ups. @throws {@link ConfigError} */
 export function loadClientConfig(env: Environment): ClientConfig {
   return readSettings(env, readClientConfig);
 }
@@ -100,7 +100,7 @@ function readVersion(settings: SettingsReader): WorkerDeploymentVersion | undefi
   return undefined;
 }
 
-/** Refuses what is missing or unsafe, and files of keys that cannot be used. */
+/** Refuses missing and unsafe settings, and unusable files of keys. */
 function checkAgentJobs(settings: SettingsReader, { baseUrl, allowHttp }: WorkerConfig['agentJobs']): void {
   const names = workerSettings.agentJobs;
   const { key, keyFile, keysFile } = names.apiKeys;
@@ -120,7 +120,7 @@ function checkAgentJobs(settings: SettingsReader, { baseUrl, allowHttp }: Worker
   settings.file(keysFile.name, parseKeysFile, rule);
 }
 
-/** Names of the settings whose files hold a secret. */
+/** Settings whose files hold a secret. */
 const secretFiles = [
   'AGENT_JOBS_API_KEY_FILE',
   'AGENT_JOBS_API_KEYS_FILE',
@@ -128,7 +128,7 @@ const secretFiles = [
   'TEMPORAL_TLS_CLIENT_KEY_PATH',
 ];
 
-/** Warns of what makes a key or a connection easy to steal. A file that cannot be read is refused elsewhere. */
+/** Warns of settings that make a key or a connection easy to steal. An unreadable file is refused elsewhere. */
 function readSecurityWarnings(settings: SettingsReader): string[] {
   const warnings = [];
   for (const name of secretFiles) {
@@ -145,7 +145,7 @@ function readSecurityWarnings(settings: SettingsReader): string[] {
 }
 
 function isForEverybody(path: string): boolean {
-  // Windows has no such bits and reports the same mode for every file.
+  // Windows has no such bits, and reports the same mode for every file.
   if (process.platform === 'win32') return false;
   return ((statOf(path)?.mode ?? 0) & 0o007) !== 0;
 }

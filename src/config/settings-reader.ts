@@ -6,17 +6,17 @@ import { decodeUtf8, NotUtf8Error } from '../text-file.js';
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-/** The environment of this process. It is read only here; everything else receives it as an argument. */
+/** The environment of this process. Other code receives it as an argument. */
 export function processEnvironment(): Environment {
   return process.env;
 }
 
-/** One setting: its variable, what its text must be, and its default. */
+/** One setting: its variable, the rule of its text, and its default. */
 export interface Setting<T> {
   name: string;
   schema: z.ZodType<T>;
   fallback: T;
-  /** Its text is never shown. */
+  /** Whether its text is never shown. */
   isSecret?: boolean;
 }
 
@@ -28,7 +28,7 @@ export function setting<T, Fallback extends T | undefined>(
   return { name, schema, fallback };
 }
 
-/** Like {@link setting}, for one whose text is never shown. */
+/** Like {@link setting}, for a setting whose text is never shown. */
 export const secretSetting: typeof setting = (...args) => ({ ...setting(...args), isSecret: true });
 
 /** The values of a table of settings, in the shape of the table. */
@@ -37,9 +37,9 @@ export type Values<Table> = { [K in keyof Table]: Table[K] extends Setting<infer
 const SHOWN_VALUE_LENGTH = 60;
 
 /**
- * Reads settings with `read`, and masks all secrets in them from now on.
+ * Reads settings with `read`, and masks all their secrets from now on.
  *
- * @throws {@link ConfigError} that names every bad setting at once
+ * @throws {@link ConfigError} that names every invalid setting
  */
 export function readSettings<T>(env: Environment, read: (settings: SettingsReader) => T): T {
   keepSecretsOf(env);
@@ -50,16 +50,14 @@ export function readSettings<T>(env: Environment, read: (settings: SettingsReade
 }
 
 /**
- * Reads settings, and collects all problems, so that they are reported together. A variable that is empty counts as not
- * set, because compose files and shells write "not set" that way. In the place of what is wrong comes the default, so
- * that the rest can be checked, too.
+ * Reads settings and collects all problems, to report them together. An empty variable counts as not set, as compose
+ * files and shells write it. Invalid settings take their default, so that the others can be checked too.
  */
 export class SettingsReader {
   readonly issues: ConfigIssue[] = [];
 
   constructor(readonly env: Environment) {}
 
-  /** The text of a variable; `undefined` if it is not set. */
   text(name: string): string | undefined {
     return this.env[name]?.trim() || undefined;
   }
@@ -81,8 +79,8 @@ export class SettingsReader {
   }
 
   /**
-   * What the file holds that a variable names. It is `undefined` if the variable is not set, the file cannot be read, or
-   * `parse` throws. The text of the file is never shown.
+   * The parsed file that a variable names. `undefined` if the variable is not set, the file cannot be read, or `parse`
+   * throws. Its text is never shown.
    *
    * @param rule follows "the file" where `parse` throws
    */
@@ -96,7 +94,7 @@ export class SettingsReader {
       if (error instanceof NotUtf8Error) this.refuse(name, `the file is ${error.message}`, path);
       else if (code === undefined) this.refuse(name, `the file ${rule}`, path);
       else {
-        // What is no path may be the secret itself.
+        // A value that is not a path may be the secret itself.
         const isPath = /^(?:\.{0,2}\/|~|[a-z]:[\\/])/i.test(path);
         this.refuse(name, `the file cannot be read: ${code}`, isPath ? path : undefined);
       }
@@ -104,7 +102,7 @@ export class SettingsReader {
     }
   }
 
-  /** Records a problem. Leave out a `value` that may hold a secret: it is shown, cut short. */
+  /** Records a problem. Omit a `value` that may hold a secret: it is shown, truncated. */
   refuse(name: string, rule: string, value?: string): void {
     const masked = value === undefined ? '' : maskSecrets(value);
     const cut = masked.length > SHOWN_VALUE_LENGTH ? `${masked.slice(0, SHOWN_VALUE_LENGTH)}…` : masked;
@@ -119,11 +117,11 @@ export class SettingsReader {
 export interface ConfigIssue {
   /** Name of the environment variable. */
   name: string;
-  /** The rule, and what was given; never a key's value. */
+  /** The rule and the given value, but never a key's. */
   message: string;
 }
 
-/** The configuration is wrong. The message names every bad setting. The command line exits with code 2. */
+/** Thrown for an invalid configuration. The message names every invalid setting. The command line exits with code 2. */
 export class ConfigError extends Error {
   override readonly name = 'ConfigError';
   readonly type = 'ConfigError';

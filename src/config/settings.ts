@@ -18,7 +18,7 @@ function count(min: number, max: number) {
     .refine((number) => number >= min && number <= max, rule);
 }
 
-/** In milliseconds. In the environment, whole numbers are text too. */
+/** In milliseconds. In the environment, even whole numbers are text. */
 function duration(min: string, max: string) {
   const toNumber = (text: string) => (/^\d+$/.test(text) ? Number(text) : text);
   return z.string().transform(toNumber).pipe(durationSchema(min, max));
@@ -27,13 +27,13 @@ function duration(min: string, max: string) {
 const oneOf = <const T extends readonly string[]>(values: T) =>
   z.enum(values, { error: `must be one of ${values.join(', ')}` });
 
-/** Text without the characters that separate the two parts of a version, or end a text in a query. */
+/** Text without the characters that separate the parts of a version, or end a text in a query. */
 function versionPart(mark: '/' | '.') {
   const rule = `must be at most 200 letters, digits, -, _ or ${mark}, and begin with a letter or digit`;
   return z.string().regex(new RegExp(`^[a-z\\d][\\w${mark}-]{0,199}$`, 'i'), rule);
 }
 
-/** Where `/healthz`, `/readyz` and `/metrics` are served. */
+/** Address of `/healthz`, `/readyz` and `/metrics`. */
 export interface StatusAddress {
   host: string;
   /** 0 takes any free port. */
@@ -42,10 +42,7 @@ export interface StatusAddress {
 
 const HOST_AND_PORT = /^(\[[0-9a-f:.]+\]|[^\s:/@?#[\]]+)(?::(\d{1,5}))?$/i;
 
-/**
- * The parts of `HOST:PORT` or `HOST`, where an IPv6 address is in brackets, which `host` keeps. `undefined` if it is
- * neither.
- */
+/** Parses `HOST:PORT` or `HOST`; `undefined` for other text. `host` keeps the brackets of an IPv6 address. */
 export function parseAddress(text: string): { host: string; port?: number } | undefined {
   const [, host, port] = HOST_AND_PORT.exec(text) ?? [];
   if (host === undefined || Number(port ?? 0) > 65_535) return undefined;
@@ -57,9 +54,8 @@ function parseStatusAddress(text: string): StatusAddress | undefined {
   return port === undefined ? undefined : { host: host.replace(/^\[|\]$/g, ''), port };
 }
 
-/** The settings of the commands that start and manage follow-ups. Their shape is that of the configuration. */
+/** Settings of commands that start and manage follow-ups, in the shape of their configuration. */
 export const clientSettings = {
-  /** The name of the budgets' queue is derived from it. */
   taskQueue: setting(
     'FOLLOW_UP_TASK_QUEUE',
     z
@@ -69,18 +65,18 @@ export const clientSettings = {
       .refine((name) => !name.startsWith('/_sys/'), 'must not begin with /_sys/, which Temporal keeps for itself'),
     DEFAULT_TASK_QUEUE,
   ),
-  /** Of a new project's budget. No budget gets more than `maxLimit` messages per `windowMs`. */
+  /** Of a new project's budget. No budget exceeds `maxLimit` messages per `windowMs`. */
   budget: {
     limit: setting('FOLLOW_UP_BUDGET_LIMIT', count(1, 10_000), 100),
     windowMs: setting('FOLLOW_UP_BUDGET_WINDOW', duration('1s', '31d'), 3_600_000),
     reserve: setting('FOLLOW_UP_BUDGET_RESERVE', count(0, 10_000), 0),
-    /** By default, the limit. */
+    /** @default the limit */
     maxLimit: setting('FOLLOW_UP_BUDGET_MAX_LIMIT', count(1, 10_000), undefined),
     marginMs: setting('FOLLOW_UP_MARGIN', duration('0s', '5m'), 2_000),
   },
 };
 
-/** The settings of the worker, in the shape of its configuration. Durations are in milliseconds. */
+/** Settings of the worker, in the shape of its configuration. Durations are in milliseconds. */
 export const workerSettings = {
   agentJobs: {
     /** Without a trailing slash. */
@@ -101,8 +97,8 @@ export const workerSettings = {
       false,
     ),
     /**
-     * A project uses the first of `keysFile`, `keyFile` and `key` that has a key for it; at least one is given. Files are
-     * read again when they change, so that a key can be replaced without a restart.
+     * A project uses the first of `keysFile`, `keyFile` and `key` with a key for it; at least one is set. Changed files
+     * are read again, so that a key can be replaced without a restart.
      */
     apiKeys: {
       /** One key for all projects. A function, so that logging or inspecting a configuration does not show it. */
@@ -117,7 +113,7 @@ export const workerSettings = {
       keyFile: setting('AGENT_JOBS_API_KEY_FILE', z.string(), undefined),
       keysFile: setting('AGENT_JOBS_API_KEYS_FILE', z.string(), undefined),
     },
-    /** With more than 7 s, the local activity would last longer than 8 s, which costs 3 more events per read. */
+    /** Above 7 s, the local activity would last longer than 8 s, which costs 3 more events per read. */
     getTimeoutMs: setting('AGENT_JOBS_GET_TIMEOUT', duration('100ms', '7s'), 5_000),
     /** Deadline of one POST, from connecting to the last byte of the answer. */
     sendTimeoutMs: setting('FOLLOW_UP_SEND_TIMEOUT', duration('100ms', '5m'), 30_000),
@@ -136,30 +132,30 @@ export const workerSettings = {
   ),
   /** How long after the lease bytes may still arrive, because of kernel retransmits or gateways. */
   drainMs: setting('FOLLOW_UP_DRAIN', duration('0s', '1h'), 120_000),
-  /**
-   * How much a worker does at once and keeps in memory. docs/how-to/run-in-production.md, "6. Size it", explains how to
-   * choose the numbers.
-   */
+  /** Concurrency and memory of a worker. docs/how-to/run-in-production.md, "6. Size it", explains the numbers. */
   capacity: {
     /**
-     * Follow-ups, batches and parts. One that has left the cache is replayed at its next task. A follow-up has about
-     * six, most of them in the seconds around its send, and sleeps between them.
+     * Follow-ups, batches and parts in the cache. Others are replayed at their next task. A follow-up has about six
+     * tasks, most of them in the seconds around its send.
      */
     cachedWorkflows: setting('FOLLOW_UP_CACHED_WORKFLOWS', count(1, 100_000), 300),
     /**
-     * At once. A task that reads a job holds its slot during the GET. All share one thread. With 400 of them and 10,000
-     * follow-ups at once on 2 cores, tasks waited for the thread until they timed out after 10 s. 100 are 20 reads
-     * before a send per second if every GET takes 5 s; the SDK's 40 are 8.
+     * Concurrent workflow tasks, which share one thread. A task that reads a job keeps its slot during the GET. With
+     * 400 slots and 10,000 simultaneous follow-ups on 2 cores, tasks waited for the thread until they timed out after
+     * 10 s. 100 slots allow 20 reads before a send per second if every GET takes 5 s; the SDK's 40 allow 8.
      */
     workflowTasks: setting('FOLLOW_UP_WORKFLOW_TASKS', count(2, 10_000), 100),
     /**
-     * At once, besides the watches that sleep. A budget allows 10 unsettled sends, and 500 are 100 polls a second if
-     * every GET takes 5 s.
+     * Concurrent activities besides sleeping watches. A budget allows 10 unsettled sends, and 500 activities allow 100
+     * polls a second if every GET takes 5 s.
      */
     activities: setting('FOLLOW_UP_ACTIVITIES', count(2, 10_000), 500),
-    /** That sleep in this process. The server's timers wait for the others. */
+    /** Watches that sleep in this process. The others wait on timers of the server. */
     watches: setting('FOLLOW_UP_WATCHES', count(0, 100_000), 2_000),
-    /** Polls for workflow tasks at once; half as many for activities. Twice the SDK's default: tasks are short. */
+    /**
+     * Concurrent polls for workflow tasks; half as many for activities. Twice the SDK's default, because tasks are
+     * short.
+     */
     pollers: setting('FOLLOW_UP_POLLERS', count(2, 200), 20),
   },
   /** `undefined`: off. */
@@ -176,12 +172,12 @@ export const workerSettings = {
   ),
   logging: {
     level: setting('FOLLOW_UP_LOG_LEVEL', oneOf(logLevels), 'info'),
-    /** `pretty` is for people at a terminal. */
+    /** `pretty` is for terminals. */
     format: setting('FOLLOW_UP_LOG_FORMAT', oneOf(['json', 'pretty']), 'json'),
   },
 };
 
-/** `undefined` if the path leads nowhere, or may not be looked at. */
+/** `undefined` if the path does not exist or is not accessible. */
 export function statOf(path: string): Stats | undefined {
   try {
     return statSync(path);
@@ -196,7 +192,7 @@ export const versionSettings = {
   buildId: setting('TEMPORAL_WORKER_BUILD_ID', versionPart('.'), undefined),
 };
 
-/** Absolute path; a relative one starts at the working directory. */
+/** Becomes an absolute path; a relative one starts at the working directory. */
 export const dataConverterSetting = setting(
   'FOLLOW_UP_DATA_CONVERTER',
   z

@@ -17,26 +17,26 @@ import { NotUtf8Error, withoutBom } from '../text-file.js';
 import { dataConverterSetting, parseAddress } from './settings.js';
 import { type Environment, readSettings, type SettingsReader } from './settings-reader.js';
 
-/** How to reach Temporal. */
+/** The connection to Temporal. */
 export interface TemporalConfig {
   /** Host and port of the frontend. @default 'localhost:7233' */
   address: string;
   /** @default 'default' */
   namespace: string;
   /**
-   * For `Connection.connect` and `NativeConnection.connect`, as they were read at the start. A function, so that logging
-   * or inspecting a configuration shows no key and no certificate.
+   * For `Connection.connect` and `NativeConnection.connect`, as read at the start. A function, so that logging or
+   * inspecting a configuration shows no key or certificate.
    */
   connectionOptions: () => TemporalConnectionOptions;
   /**
-   * Reads `TEMPORAL_API_KEY_FILE` again. `undefined` if that is not set.
+   * Reads `TEMPORAL_API_KEY_FILE` again. `undefined` if not set.
    *
    * @throws ConfigError when the file cannot be used
    */
   readKeyFile: (() => string) | undefined;
-  /** Proxy variables that are set, and would lead to this address if they were not ignored. */
+  /** Proxy variables that would apply to this address if they were not ignored. */
   ignoredProxies: readonly string[];
-  /** Absolute path of the module that exports the data converter. @default Temporal's own data converter */
+  /** Absolute path of the module that exports the data converter. @default Temporal's own */
   dataConverterModule: string | undefined;
 }
 
@@ -50,7 +50,7 @@ const DEFAULT_NAMESPACE = 'default';
 const PROXIES = ['grpc_proxy', 'https_proxy', 'http_proxy', 'all_proxy'];
 const PROXY_VARIABLES = [...PROXIES, ...PROXIES.map((name) => name.toUpperCase())];
 
-/** Why a connection may fail where another program's works. Empty if no proxy variable is set. */
+/** A hint why a connection may fail where another program's works. Empty without proxy variables. */
 export function describeIgnoredProxies({ ignoredProxies }: Pick<TemporalConfig, 'ignoredProxies'>): string {
   if (ignoredProxies.length === 0) return '';
   return `; proxy variables are ignored for Temporal (${ignoredProxies.join(', ')})`;
@@ -81,7 +81,7 @@ function readConnection(
   keyOfFile: string | undefined,
 ): { namespace: string; options: TemporalConnectionOptions } {
   const fallback = { namespace: DEFAULT_NAMESPACE, options: { address: DEFAULT_ADDRESS } };
-  // Temporal's library treats a missing file as an empty one, even if it was named explicitly.
+  // Temporal's library treats a missing file as empty, even if it was named explicitly.
   const file = 'TEMPORAL_CONFIG_FILE';
   if (settings.text(file) !== undefined && settings.file(file, (text) => text) === undefined) return fallback;
   const variables = { ...cleaned(settings), ...defined({ TEMPORAL_API_KEY: keyOfFile }) };
@@ -112,8 +112,8 @@ function readConnection(
 }
 
 /**
- * The environment as Temporal's library reads it. Compose files and shells write "not set" as an empty text, and leave
- * line ends at values. An empty header is kept: it removes one that the profile sets.
+ * The environment for Temporal's library. Compose files and shells write "not set" as empty text, and leave line ends
+ * in values. An empty header is kept, because it removes one of the profile.
  */
 function cleaned(settings: SettingsReader): Record<string, string> {
   const entries = Object.entries(settings.env).flatMap(([name, value = '']): [string, string][] => {
@@ -122,7 +122,7 @@ function cleaned(settings: SettingsReader): Record<string, string> {
   });
   const tls = settings.text('TEMPORAL_TLS');
   if (tls === undefined) return Object.fromEntries(entries);
-  // Temporal's library takes every other spelling for false.
+  // Temporal's library reads every other spelling as false.
   if (!/^(?:true|false|1|0)$/i.test(tls)) settings.refuse('TEMPORAL_TLS', 'must be true or false', tls);
   return { ...Object.fromEntries(entries), TEMPORAL_TLS: tls.toLowerCase() };
 }
@@ -132,8 +132,8 @@ function loadProfile(variables: Record<string, string>): ClientConfigProfile {
   try {
     return loadClientConfigProfile(options);
   } catch (error) {
-    // In a container, the home directory may be another user's. Its file is not needed where the environment alone says
-    // where Temporal is.
+    // In a container, the home directory may belong to another user. Its file is not needed where the environment is
+    // enough.
     const names = ['TEMPORAL_CONFIG_FILE', 'TEMPORAL_PROFILE'];
     const needsFile = variables['TEMPORAL_ADDRESS'] === undefined || names.some((name) => name in variables);
     if (needsFile || codeOf(error) === undefined) throw error;
@@ -141,7 +141,7 @@ function loadProfile(variables: Record<string, string>): ClientConfigProfile {
   }
 }
 
-/** Records what is wrong with a value of the environment, or with a field of the profile. The value is not shown. */
+/** Records a problem of an environment value or a profile field, without the value. */
 type Refuse = (variable: string, field: string, rule: string) => void;
 
 function checkKey(value: unknown, refuse: Refuse): string | undefined {
@@ -152,7 +152,7 @@ function checkKey(value: unknown, refuse: Refuse): string | undefined {
   return key;
 }
 
-/** What both clients can send as the name of a header: gRPC's rule for metadata that is not binary. */
+/** Header names that both clients can send: gRPC's rule for metadata that is not binary. */
 const HEADER_NAME = /^[0-9a-z_.-]+(?<!-bin)$/;
 
 function checkHeaders(
@@ -163,7 +163,7 @@ function checkHeaders(
   const check = ([name, value]: [string, unknown]): [string, string] => {
     const text = String(value).trim();
     keepHeader(name, text);
-    // As Temporal's library makes the name of a header from that of a variable.
+    // The same conversion as in Temporal's library.
     const toName = (variable: string) => variable.slice(HEADER_PREFIX.length).toLowerCase().replace('_', '-');
     const isVariable = (variable: string) => variable.startsWith(HEADER_PREFIX) && toName(variable) === name;
     const refuseHeader = (rule: string) =>
@@ -173,7 +173,7 @@ function checkHeaders(
         `must be ${rule}`,
       );
     if (!HEADER_NAME.test(name)) refuseHeader('named by letters, digits, -, _ and ., not ending with -bin');
-    // An empty header removes one of the profile. A short one could not be masked.
+    // An empty header removes one of the profile. A short key could not be masked.
     const isShort = text !== '' && withoutScheme(text).length < MIN_API_KEY_LENGTH;
     if (typeof value !== 'string' || !isAscii(text)) refuseHeader('printable ASCII characters');
     else if (isAuthorization(name) && isShort) refuseHeader(`a key of ${MIN_API_KEY_LENGTH} characters or more`);
@@ -183,8 +183,8 @@ function checkHeaders(
 }
 
 /**
- * Checks certificates and keys, which Temporal's clients refuse without naming them. Returns what was read, without byte
- * order marks.
+ * Checks certificates and keys, which Temporal's clients refuse without naming them. Returns them without byte order
+ * marks.
  */
 function checkTls(tls: ClientConfigTLS | undefined, refuse: Refuse): ClientConfigTLS | undefined {
   if (tls === undefined || tls.disabled === true) return tls;
@@ -224,11 +224,11 @@ function checkTls(tls: ClientConfigTLS | undefined, refuse: Refuse): ClientConfi
   return { ...others, ...defined({ serverCACert: authority.source, clientCert: own.source, clientKey: key.source }) };
 }
 
-/** Host and port, with the default port if none is given. */
+/** Host and port, with a default port. */
 function readAddress(settings: SettingsReader, text = DEFAULT_ADDRESS): string {
   const { host, port = 7233 } = parseAddress(text) ?? {};
   if (host !== undefined) return `${host}:${port}`;
-  // What is before an @ may be a password.
+  // Text before an @ may be a password.
   const shown = text.includes('@') ? undefined : text;
   settings.refuse('TEMPORAL_ADDRESS', 'must be a host and a port, such as localhost:7233', shown);
   return DEFAULT_ADDRESS;
@@ -246,7 +246,7 @@ function isAscii(value: unknown): value is string {
   return typeof value === 'string' && /^[\x20-\x7e]*$/.test(value);
 }
 
-/** A TOML error quotes the lines around it, which may contain the API key. */
+/** A TOML error quotes the surrounding lines, which may contain the API key. */
 function describeLoadError(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   if ('line' in error) return `the configuration file is not TOML, see line ${String(error.line)}`;

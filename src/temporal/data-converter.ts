@@ -6,7 +6,7 @@ import { z } from 'zod';
 import { ConfigError } from '../config/settings-reader.js';
 import { messageOf } from '../contract/text.js';
 
-/** A plugin of Temporal's SDK, with any of the hooks that it may have. */
+/** A plugin of Temporal's SDK with any of its hooks. */
 export type TemporalPlugin = ConnectionPlugin & NativeConnectionPlugin & ClientPlugin & WorkerPlugin & BundlerPlugin;
 
 const method = z.custom<() => unknown>((value) => typeof value === 'function');
@@ -19,8 +19,7 @@ const dataConverterSchema = z
   .refine((parts) => Object.values(parts).some((part) => part !== undefined));
 
 /**
- * Loads the data converter that `FOLLOW_UP_DATA_CONVERTER` names: what a module exports as `dataConverter` or by
- * default.
+ * Loads the data converter of `FOLLOW_UP_DATA_CONVERTER`: the module's export `dataConverter`, or its default export.
  *
  * @param modulePath absolute; `undefined`: Temporal's default
  * @throws ConfigError when the module can't be loaded, or exports no data converter
@@ -36,20 +35,20 @@ export async function loadDataConverter(modulePath: string | undefined): Promise
   } catch (error) {
     throw refuse(`can't be loaded: ${messageOf(error)}`);
   }
-  // What a CommonJS module exports is its default export.
+  // A CommonJS module's exports are its default export.
   const candidates = [loaded.dataConverter, (loaded.default as Exports | undefined)?.dataConverter, loaded.default];
-  // Not a copy: codecs may be classes.
+  // The original, because codecs may be classes.
   const found = candidates.find((candidate) => dataConverterSchema.safeParse(candidate).success);
   if (found !== undefined) return found as DataConverter;
   throw refuse('must export dataConverter: an object with payloadCodecs, payloadConverterPath or failureConverterPath');
 }
 
-/** Thrown when a codec of the user's data converter fails, so that nobody takes it for a fault of Temporal. */
+/** Thrown when a codec of the user's data converter fails, to distinguish it from an error of Temporal. */
 export class DataConverterError extends Error {
   override readonly name = 'DataConverterError';
 }
 
-/** Gives a data converter to every client and worker of the connections that have this plugin. */
+/** Applies a data converter to every client and worker of the connections that have this plugin. */
 export function dataConverterPlugin(given: DataConverter): TemporalPlugin {
   const dataConverter = { ...given, ...(given.payloadCodecs && { payloadCodecs: given.payloadCodecs.map(named) }) };
   return {
@@ -59,7 +58,7 @@ export function dataConverterPlugin(given: DataConverter): TemporalPlugin {
   };
 }
 
-/** @throws DataConverterError that has the codec's own error as its cause */
+/** Names the data converter in its errors. @throws DataConverterError with the codec's own error as its cause */
 function named(codec: PayloadCodec): PayloadCodec {
   const run = async (call: 'encode' | 'decode', ...args: Parameters<PayloadCodec['encode']>) => {
     try {

@@ -1,15 +1,15 @@
-/** Every error that the client library throws on purpose. */
+/** Base of all errors that the client library throws deliberately. */
 export abstract class FollowUpClientError extends Error {
   abstract override readonly name: string;
-  /** What went wrong, the same word as in the documents of `follow-up --json`. */
+  /** The kind of error, as in the documents of `follow-up --json`. */
   abstract readonly type: string;
-  /** Exit code with which the command line reports it. */
+  /** Exit code of the command line. */
   abstract readonly exitCode: number;
 }
 
 /**
  * Thrown when Temporal cannot be used: it does not answer, refuses the credentials, or lacks the namespace. A start
- * that fails with this error may have taken effect: start again with the same key, which is safe at any time.
+ * that fails with this error may have taken effect. Starting again with the same key is always safe.
  */
 export class TemporalUnreachableError extends FollowUpClientError {
   override readonly name = 'TemporalUnreachableError' as const;
@@ -19,7 +19,7 @@ export class TemporalUnreachableError extends FollowUpClientError {
   constructor(
     readonly address: string | undefined,
     readonly reason: string,
-    /** The workflow that was being started or waited for. */
+    /** The workflow that the call was about. */
     readonly workflowId?: string,
     options?: ErrorOptions,
   ) {

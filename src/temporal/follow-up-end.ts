@@ -12,8 +12,8 @@ import type { ItemOutcome } from '../contract/batch-result.js';
 import { SearchAttribute } from '../contract/index.js';
 
 /**
- * How the newest run of an item's follow-up stands, according to Temporal. A follow-up of another batch, or with another
- * input, used the item's workflow id: that is an outcome of the item, too.
+ * The outcome of an item's follow-up from Temporal's record of its newest run. If another batch or input used the
+ * item's workflow id, that is also an outcome.
  *
  * @throws ServiceError of the SDK if Temporal does not answer
  */
@@ -28,7 +28,7 @@ export async function readFollowUpEnd(
     const itsHash = memo?.[ITEM_HASH_MEMO];
     const isOther = attributes.get(SearchAttribute.batchId) !== batchId;
     if (isOther || itsHash !== hash) {
-      // Whoever starts a follow-up by hand under the id of an item may give it the item's message.
+      // A follow-up that was started by hand under an item's id may have the item's message.
       const delivered = itsHash === undefined ? 'unknown' : 'no';
       const what = delivered === 'no' ? 'for another message; this one was not sent' : 'by something else';
       return {
@@ -36,7 +36,7 @@ export async function readFollowUpEnd(
       };
     }
     if (status.name === 'RUNNING' || status.name === 'PAUSED') return { isOpen: true };
-    // A follow-up that was cut off while it watched its job had sent its message.
+    // A follow-up that was cut off in the state `polling` had sent its message.
     const wasSent = !mayAssume && attributes.get(SearchAttribute.state) === 'polling';
     return { outcome: trimOutcome(await readOutcome(handle.result(), wasSent)) };
   } catch (error) {

@@ -4,7 +4,7 @@ import { messageOf } from '../contract/text.js';
 import { maskSecrets } from '../secrets.js';
 import { InterceptingCall, type Interceptor, Metadata, status } from '@grpc/grpc-js';
 
-/** Those of gRPC's status codes that this project needs. A copy, because the client package has no `@grpc/grpc-js`. */
+/** The gRPC status codes that this project needs. A copy, because the client package has no `@grpc/grpc-js`. */
 export const GrpcStatus = {
   CANCELLED: 1,
   UNKNOWN: 2,
@@ -33,12 +33,12 @@ const PASSING: readonly unknown[] = [
   GrpcStatus.DEADLINE_EXCEEDED,
 ];
 
-/** Whether waiting and trying again may help: the server is away or overloaded, or did not answer in time. */
+/** Whether a retry may help: the server is away or overloaded, or did not answer in time. */
 export function isPassingTrouble(error: unknown): boolean {
   return PASSING.includes(grpcStatusOf(error));
 }
 
-/** Waits before the next try. Rejects with the signal's reason, where Node would have an error of its own. */
+/** Waits before a retry. Rejects with the signal's reason instead of Node's own error. */
 export async function pause(ms: number, signal?: AbortSignal): Promise<void> {
   await sleep(ms, undefined, signal && { signal }).catch((error: unknown) => {
     signal?.throwIfAborted();
@@ -48,12 +48,12 @@ export async function pause(ms: number, signal?: AbortSignal): Promise<void> {
 
 const BAD_HEADER = /^Metadata (?:string value|key) "/;
 
-/** Whether a header has characters that cannot be sent. The error quotes the header, which may be the API key. */
+/** Whether a header has unsendable characters. The error quotes the header, which may be the API key. */
 export function isBadHeader(error: unknown): boolean {
   return withCauses(error).some(({ message }) => BAD_HEADER.test(message));
 }
 
-/** What a failed call of Temporal said, without secrets, on one line of at most 300 characters. */
+/** Describes a failed call to Temporal, without secrets, on one line of at most 300 characters. */
 export function describeGrpcError(error: unknown): string {
   if (isBadHeader(error)) return 'the API key, or another header, has characters that cannot be sent';
   const text = grpcErrorIn(error)?.details ?? messageOf(error);
@@ -72,17 +72,14 @@ function withCauses(error: unknown): Error[] {
   return error instanceof Error ? [error, ...withCauses(error.cause)] : [];
 }
 
-/**
- * Connections to Temporal ignore `grpc_proxy`, `https_proxy` and `http_proxy`, in the client as in the worker's core,
- * which does not know them.
- */
+/** Makes connections of the client ignore `grpc_proxy`, `https_proxy` and `http_proxy`, as the worker's core does. */
 export const WITHOUT_PROXY = { 'grpc.enable_http_proxy': 0 } as const;
 
 /**
- * Interceptors for a connection whose calls are retried. The SDK's own interceptor retries from a timer, even after the
- * connection was closed, and an error thrown there ends the process. With these the call ends with `CANCELLED` instead.
+ * Interceptors for a connection with retries. The SDK's own interceptor retries from a timer, even after the connection
+ * was closed, and an error thrown there ends the process. With these, the call ends with `CANCELLED`.
  *
- * @param options what differs from the SDK's defaults
+ * @param options differences from the SDK's defaults
  */
 export function callRetries(options: Partial<ReturnType<typeof defaultGrpcRetryOptions>> = {}): Interceptor[] {
   return [makeGrpcRetryInterceptor({ ...defaultGrpcRetryOptions(), ...options }), cancelAfterClose];
@@ -95,7 +92,7 @@ const cancelAfterClose: Interceptor = (options, nextCall) => {
     const details = messageOf(error);
     return new InterceptingCall({
       start: (_metadata, listener) => {
-        // As in any unary call: the SDK's interceptor expects it before the status.
+        // As in any unary call, because the SDK's interceptor expects it before the status.
         listener?.onReceiveMessage?.(null);
         listener?.onReceiveStatus?.({ code: status.CANCELLED, details, metadata: new Metadata() });
       },

@@ -5,7 +5,9 @@ import { budgetTaskQueue } from '../contract/names.js';
 
 const AT_ONCE = 10;
 
-/** Like `Promise.all(items.map(work))`, ten at a time: each call costs the server, and often a worker, a question. */
+/**
+ * Like `Promise.all(items.map(work))`, but ten at a time, because each call costs the server, and often a worker, time.
+ */
 export async function fewAtATime<Item, Answer>(
   items: readonly Item[],
   work: (item: Item) => Promise<Answer>,
@@ -17,7 +19,7 @@ export async function fewAtATime<Item, Answer>(
   return answers;
 }
 
-/** The newest run of a workflow; `undefined` if there is no such workflow. */
+/** Describes the newest run of a workflow; `undefined` if the workflow does not exist. */
 export async function describeIfKnown(
   client: Client,
   workflowId: string,
@@ -25,7 +27,7 @@ export async function describeIfKnown(
   return ifFound(() => client.workflow.getHandle(workflowId).describe());
 }
 
-/** The answer of a call; `undefined` if its workflow is not there, or does not run. */
+/** The result of a call; `undefined` if its workflow does not exist or does not run. */
 export async function ifFound<T>(call: () => Promise<T>): Promise<T | undefined> {
   try {
     return await call();
@@ -38,7 +40,6 @@ export async function ifFound<T>(call: () => Promise<T>): Promise<T | undefined>
 /** `TASK_QUEUE_TYPE_*` of Temporal's API. */
 const QUEUE_TYPE = { workflow: 1, activity: 2 } as const;
 
-/** Kind of the tasks in a task queue. */
 export type QueueType = keyof typeof QUEUE_TYPE;
 
 /** The task queues that a worker polls. */
@@ -60,7 +61,7 @@ export async function readPollers(connection: ConnectionLike, namespace: string,
 export type Payloads = Payload[] | null | undefined;
 
 /**
- * Values of a workflow's payloads, decoded by this client's data converter.
+ * Decodes a workflow's payloads with this client's data converter.
  *
  * @param activityId if they belong to an activity of the workflow
  */
@@ -81,9 +82,9 @@ export async function decodePayloads(
 }
 
 /**
- * What a run of a workflow was started with.
+ * The arguments of a workflow run.
  *
- * @param runId default: the newest run; a run that was continued as new carries the first argument on
+ * @param runId default: the newest run; continued runs have the same first argument
  */
 export async function readRunStart(client: Client, workflowId: string, runId?: string): Promise<unknown[]> {
   const { history } = await client.workflowService.getWorkflowExecutionHistory({

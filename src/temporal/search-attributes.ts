@@ -9,10 +9,10 @@ const KEYWORD = 2;
 /** The server reads attributes from a cache that may be a minute old. */
 const QUERYABLE_TIMEOUT_MS = 90_000;
 const QUERYABLE_INTERVAL_MS = 500;
-/** Of one call, with the retries of the SDK. */
+/** Includes the SDK's retries. */
 const CALL_TIMEOUT_MS = 10_000;
 
-/** How the server refuses one attribute too many. It gives no other sign of the limit. */
+/** The server's refusal of one attribute too many, the only sign of the limit. */
 const OVER_LIMIT = /more than (\d+) search attributes? of type Keyword/i;
 
 const REFUSALS: readonly unknown[] = [
@@ -21,7 +21,7 @@ const REFUSALS: readonly unknown[] = [
   GrpcStatus.UNIMPLEMENTED,
 ];
 
-/** The search attributes are missing and cannot be added; a workflow that sets them would get stuck. */
+/** Thrown when the search attributes are missing and cannot be added. A workflow that sets them would get stuck. */
 export class SearchAttributesError extends Error {
   override readonly name = 'SearchAttributesError';
 }
@@ -29,17 +29,17 @@ export class SearchAttributesError extends Error {
 interface Target {
   connection: ConnectionLike;
   namespace: string;
-  /** Of the attributes that follow-ups set. */
+  /** Names of the follow-ups' attributes. */
   names: string[];
 }
 
 /**
- * Registers missing search attributes of follow-ups, and waits until the server accepts queries with them. May be called
- * by many workers at once.
+ * Registers missing search attributes of follow-ups, and waits until the server accepts queries with them. Many workers
+ * may do so at once.
  *
- * @returns names of the attributes that were missing before
+ * @returns names of the attributes that were missing
  * @throws SearchAttributesError if they are missing and may not be registered, or exist with another type;
- * TemporalUnreachableError; the signal's reason
+ *   TemporalUnreachableError; the signal's reason
  */
 export async function ensureSearchAttributes(
   connection: ConnectionLike,
@@ -96,10 +96,9 @@ async function addAttributes(
     return names;
   } catch (error) {
     const status = grpcStatusOf(error);
-    // Another worker was faster.
     if (status === GrpcStatus.ALREADY_EXISTS) return [];
     const isRefused = REFUSALS.includes(status);
-    // Whether they are missing is unknown: the query will tell.
+    // They may exist: the query will show.
     if (existing === undefined && isRefused) return [];
     if (isPassingTrouble(error)) throw error;
     const reason = describeGrpcError(error);
@@ -115,7 +114,7 @@ async function addAttributes(
   }
 }
 
-/** What is missing at the limit of a namespace, and what to do. */
+/** Describes the limit of a namespace, and what to do. */
 function describeLimit(limit: number, needed: number, existing: ReadonlyMap<string, number> | undefined): string {
   const used = existing && [...existing.values()].filter((type) => type === KEYWORD).length;
   const free = used === undefined ? '' : `, ${Math.max(0, limit - used)} free`;
