@@ -10,22 +10,21 @@ import type { BudgetHandle } from './budget.js';
 import { checkBatch, type StartBatchInput } from './hand-over.js';
 import { callTemporal } from './temporal.js';
 
-/** What a batch would send, and what stands in its way. Instants are ISO 8601 in UTC. */
+/** What a batch would send, and what prevents it. Times are ISO 8601 in UTC. */
 export interface BatchPreview {
   batchId: string;
-  /** Items of the batch. */
+  /** Number of items. */
   total: number;
-  /** The id of the batch was used before: with the same input it is that batch. */
+  /** Whether the id was used before: with the same input it is that batch. */
   alreadyStarted: boolean;
-  /** It was used with other input, so that `startBatch` would refuse it. */
+  /** Whether it was used with other input, which `startBatch` refuses. */
   inputDiffers: boolean;
-  /** In the order of their first items. */
   projects: ProjectPreview[];
-  /** The latest of its projects; missing if it is missing for one of them. */
+  /** The latest of its projects'; missing if one of them has none. */
   earliestEndAt?: string;
 }
 
-/** What a batch would find at the budget of one project. */
+/** What a batch would find in a project's budget. */
 export interface ProjectPreview {
   projectId: string;
   /** Messages that the batch would send in this project; 0 if its id was used before. */
@@ -33,20 +32,20 @@ export interface ProjectPreview {
   /** Messages in a window. */
   limit: number;
   windowMs: number;
-  /** Slots that are free now for the lane of these items. */
+  /** Free slots for these items' lane. */
   freeSlots: number;
-  /** Follow-ups in line for a slot before these items. */
+  /** Follow-ups in line before these items. */
   waiting: number;
-  /** Set if the budget sends nothing now. Without `until`, somebody has to resume or restore it. */
+  /** Set if the budget sends nothing now. Without `until`, an operator has to resume or restore it. */
   blocked?: { reasons: (PauseReason | 'budget-stopped')[]; until?: string; note?: string };
   /**
-   * A time before which the last message cannot be sent: at the limit, with no other follow-ups, and no wait for jobs or
-   * for `maxOpen`. Missing if nothing is to be sent, or the budget is blocked without an end, or its limit is 0.
+   * Earliest time of the last message: at the limit, without other follow-ups, and without waiting for jobs or
+   * `maxOpen`. Missing if there is nothing to send, the budget is blocked without an end, or its limit is 0.
    */
   earliestEndAt?: string;
 }
 
-/** See `FollowUpClient.planBatch`. @param settings of a project's budget that does not exist yet */
+/** See `FollowUpClient.planBatch`. @param settings of budgets that do not exist yet */
 export async function previewBatch(
   client: Client,
   input: StartBatchInput,
@@ -89,7 +88,7 @@ function lookAhead(
   const nowMs = Date.now();
   const inLine = line.waitingTotal - line.waitingForJob - (isInteractive ? line.waitingInBatchLane : 0);
   const [most, waiting] = [Math.max(0, limit - (isInteractive ? 0 : reserve)), Math.max(0, inLine)];
-  // Of the sends that use slots and those to come, each is a window after the one that is `most` before it.
+  // Each send is one window after the send `most` places before it.
   const count = used + waiting + toSend;
   const windows = Math.floor((count - 1) / most);
   const isAfterUsed = count - windows * most > used || nextFreeSlotAt === undefined;

@@ -13,71 +13,69 @@ import type { StartBatchInput } from './hand-over.js';
 import { callTemporal } from './temporal.js';
 import { fewAtATime, readRunStart } from '../temporal/lookups.js';
 
-/** Options of `retry`. */
 export interface RetryOptions {
   /**
-   * `unknown`: nobody can tell whether the message was delivered, so it may be delivered a second time. `failed`: the
-   * agent job failed, or the message was not delivered. No other delivered message is sent again.
+   * `unknown`: the delivery is unknown, so the message may be delivered twice. `failed`: the agent job failed, or the
+   * message was not delivered. Other delivered messages are never sent again.
    *
    * @default both
    */
   only?: RetryChoice | undefined;
-  /** What `planRetry` answered. @default a new plan */
+  /** A result of `planRetry`. @default a new plan */
   plan?: RetryPlan | undefined;
 }
 
-/** Options of `planRetry`. */
 export interface PlanRetryOptions extends Pick<RetryOptions, 'only'> {
-  /** Ends the planning; the promise rejects with the signal's reason. */
+  /** Aborts the planning, which then rejects with the signal's reason. */
   signal?: AbortSignal | undefined;
 }
 
 /** What a retry would send. */
 export interface RetryPlan {
-  /** Input of the batch that it starts. */
+  /** Input of the retry's batch. */
   input: StartBatchInput;
-  /** Memo of that batch, by which the next retry knows its items. */
+  /** Memo of that batch, which tells the next retry its items. */
   memo: RetryMemo;
-  /** How many of the items may have been delivered, and would then be delivered a second time. */
+  /** Items that may have been delivered, and would then be delivered twice. */
   unknown: number;
-  /** Left out: they are delivered. */
+  /** Omitted items that are delivered. */
   delivered: number;
-  /** Left out: their follow-ups still run. */
+  /** Omitted items whose follow-ups still run. */
   open: number;
   /**
-   * Left out: the last items of a batch that was terminated while it started. No workflow has them; send them as a new
-   * batch.
+   * Omitted last items of a batch that was terminated while it started. No workflow has them; send them as a new batch.
    */
   neverStarted: number;
 }
 
-/** What the memo of a retry says. */
+/** Memo of a retry. */
 export interface RetryMemo extends Record<string, unknown> {
   retryOf: string;
-  /** Index in that batch of each of its items, such as `0-3,7`. */
+  /** Indexes of its items in that batch, such as `0-3,7`. */
   indexes: string;
 }
 
 const retryMemoSchema = z.object({ retryOf: z.string(), indexes: z.string().regex(/^\d+(-\d+)?(,\d+(-\d+)?)*$/) });
 
-/** The part of a batch's memo that a retry has. */
+/** Reads the memo of a retry, if it is one. */
 export function readRetryMemo(memo: Record<string, unknown> | undefined): RetryMemo | undefined {
   return retryMemoSchema.safeParse(memo).data;
 }
 
-/** A follow-up of an item, and what its batch knows of it. */
+/** A follow-up of an item, with its batch's record of it. */
 interface Attempt {
   batchId: string;
   item: BatchItem;
-  /** Whether its batch runs, so that an item without an outcome will still have one. */
+  /** Whether its batch runs, so that an item will still get its outcome. */
   isRunning: boolean;
 }
 
 /**
- * Plans the next retry of a batch: `nightly-retry-1`, then `nightly-retry-2`. Two retries that are planned at the same
- * time have the same id, so that only one of them starts.
+ * Plans the next retry of a batch: `nightly-retry-1`, then `nightly-retry-2`. Simultaneous plans have the same id, so
+ * that only one of them starts.
  *
- * @throws RefusedError if it runs, or has nothing to retry; FollowUpFailedError if Temporal no longer keeps the items
+ * @throws RefusedError if the batch runs, or has nothing to retry; FollowUpFailedError if Temporal no longer keeps the
+ *   items
  */
 export async function planRetry(
   client: Client,
@@ -122,9 +120,9 @@ function whyNothing({ delivered, open, neverStarted }: Omit<RetryPlan, 'input' |
 }
 
 /**
- * Adds what the retries of a batch did to `attempts`.
+ * Adds the results of a batch's retries to `attempts`.
  *
- * @returns the id of the next retry, or of the last one if its items are still being handed over
+ * @returns the id of the next retry, or of the last one if its items are still being added
  */
 async function readRetries(
   handleOf: (batchId: string) => BatchHandle,
@@ -149,7 +147,7 @@ async function readRetries(
   }
 }
 
-/** What a retry does with an item. What Temporal knows now overrides what its batches knew. */
+/** What a retry does with an item. Temporal's current record overrides that of the batches. */
 async function standingOf(
   client: Client,
   attempts: readonly Attempt[],
@@ -180,7 +178,7 @@ async function findAttempt(
   return told.outcome || !isRunning ? told : { isOpen: true };
 }
 
-/** The size of a part, and its items that have a valid input. An invalid item would fail again. */
+/** The size of a part, and its valid items. Invalid ones would fail again. */
 async function readItems(client: Client, workflowId: string) {
   const start = await callTemporal(client, () => readRunStart(client, workflowId)).catch((cause: unknown) => {
     if (!(cause instanceof WorkflowNotFoundError)) throw cause;

@@ -35,28 +35,27 @@ import { findTroublesOfBatch, queryWorkflow, sendUpdate, type WorkflowTrouble } 
 import { awaitResult, type ResultOptions, toBatchError } from './result.js';
 import { type About, callTemporal, type ExecutionStatus, toExecutionStatus } from './temporal.js';
 
-/** A batch of thousands may have to replay its history before it answers. */
+/** A batch of thousands may have to replay its history first. */
 const QUERY_TIMEOUT_MS = 10_000;
 const PAGE_SIZE = 500;
 
-/** A batch as Temporal itself sees it. Instants are ISO 8601 in UTC. */
+/** A batch in Temporal's own records. Times are ISO 8601 in UTC. */
 export interface BatchExecution {
   status: ExecutionStatus;
   startedAt: string;
   endedAt?: string;
-  /** Set if it is a retry: of which batch, and the index there of each of its items. */
+  /** Set for a retry: its batch, and the index there of each item. */
   retry?: RetryMemo;
 }
 
-/** Where batches are started. */
 export interface BatchTarget {
   client: Client;
   taskQueue: string;
 }
 
 /**
- * One batch. Cheap to make: nothing is requested before a method is called. Methods throw a RefusedError if there is no
- * such batch, and a TemporalUnreachableError.
+ * A handle of a batch, which makes no request until a method is called. Methods throw a RefusedError if the batch does
+ * not exist, and a TemporalUnreachableError.
  */
 export class BatchHandle {
   readonly #target: BatchTarget;
@@ -84,12 +83,12 @@ export class BatchHandle {
     if (execution === 'running') {
       return status.open === 0 ? status : { ...status, waitingForBudget: await this.#count('waiting-for-budget') };
     }
-    // Its own counts are from its end: only Temporal knows how many follow-ups still run.
+    // Its own counts are from its end. Only Temporal knows how many follow-ups still run.
     return { ...status, cutOff: execution, stillRunning: await this.#count() };
   }
 
   /**
-   * Every item in its present state, in the order of the batch, fetched page by page. Needs a running worker.
+   * Every item in its current state, in the order of the batch, page by page. Needs a running worker.
    *
    * @throws WorkerUnavailableError
    */
@@ -101,9 +100,9 @@ export class BatchHandle {
       const { items, total, elsewhere } = await this.#query(asked, batchItemsQuery, [{ offset, limit: PAGE_SIZE }]);
       yield* items;
       offset += items.length;
-      // A part knows only the items up to its own last one.
+      // A part knows only its own items.
       if (asked === workflowId && offset >= total) return;
-      // A part without further items hands back to the batch.
+      // After the last items of a part, the batch continues.
       const next = elsewhere?.workflowId ?? workflowId;
       if (items.length === 0 && next === asked) return;
       asked = next;
@@ -116,7 +115,7 @@ export class BatchHandle {
   }
 
   /**
-   * Waits for the end, without a time limit. Every item has an outcome then, also in a cancelled batch.
+   * Waits for the end, without a time limit. Then every item has an outcome, even in a cancelled batch.
    *
    * @throws BatchFailedError, FollowUpFailedError for a result of a newer version
    */
@@ -132,26 +131,26 @@ export class BatchHandle {
   }
 
   /**
-   * Asks the batch to end: nothing more is sent. {@link result} gives the outcome of each item; agent jobs
-   * that received their message continue.
+   * Cancels the batch: nothing more is sent. {@link result} gives each item's outcome; agent jobs with a delivered
+   * message continue.
    *
    * @throws RefusedError if it has ended
    */
   async cancel(): Promise<void> {
-    // Temporal accepts a request to cancel an ended workflow like any other.
+    // Temporal accepts a cancel of an ended workflow.
     if ((await this.describe()).status !== 'running') throw new RefusedError('BatchEnded', this.batchId);
     await this.#call(() => this.#handle.cancel());
   }
 
   /**
-   * Lets a held batch go on, or the rest go before its canary has ended.
+   * Continues a held batch, or starts the rest before its canary has ended.
    *
-   * @returns the hold that it ended; `null` if the canary had not ended
+   * @returns the hold that it ended; `null` for a canary that had not ended
    * @throws RefusedError if it is not held, or has ended; WorkerUnavailableError
    */
   async continue(): Promise<BatchHold | null> {
     const { hold, canary } = await this.#query(this.workflowId, batchStatusQuery, []);
-    // A repeated call ends the same hold, and no later one.
+    // A repeated call ends only the same hold.
     const updateId = `continue ${hold?.at ?? `canary ${String(canary)}`}`;
     const proceed = () => this.#handle.executeUpdate(continueBatchUpdate, { updateId });
     try {
@@ -166,10 +165,10 @@ export class BatchHandle {
   }
 
   /**
-   * Sends items of an ended batch again, with new keys, as a batch of its own: `nightly-retry-1`, then
-   * `nightly-retry-2`. It asks Temporal what became of each item without success, in the batch and in all its retries.
-   * Items whose delivery is unknown may be delivered a second time: {@link planRetry} counts them. The brake of the batch
-   * holds the retry, too: `maxFailures`, and `canary` unless {@link continue} has ended it.
+   * Sends items of an ended batch again, with new keys, as another batch: `nightly-retry-1`, then `nightly-retry-2`.
+   * Asks Temporal for the outcome of each item without success, in the batch and in all its retries. Items with an
+   * unknown delivery may be delivered twice: {@link planRetry} counts them. The batch's `maxFailures`, and its `canary`
+   * unless {@link continue} has ended it, also apply to the retry.
    *
    * @throws what {@link planRetry} and `startBatch` throw
    */
@@ -179,24 +178,24 @@ export class BatchHandle {
   }
 
   /**
-   * What {@link retry} would send. Sends nothing. The retry of a retry is the next retry of the batch itself.
+   * Shows what {@link retry} would send, and sends nothing. The retry of a retry is the next retry of the batch itself.
    *
    * @throws RefusedError if it runs, or has nothing to retry; InvalidInputError if the id would be too long;
-   * FollowUpFailedError if Temporal no longer keeps the items; WorkerUnavailableError
+   *   FollowUpFailedError if Temporal no longer keeps the items; WorkerUnavailableError
    */
   async planRetry(options: PlanRetryOptions = {}): Promise<RetryPlan> {
     return planRetry(this.#target.client, (batchId) => new BatchHandle(this.#target, batchId), this.batchId, options);
   }
 
   /**
-   * What blocks the batch or one of its parts, and how to fix it: paused in Temporal, failing, or without a
-   * worker. Needs no worker.
+   * What blocks the batch or its parts, and how to fix it: paused in Temporal, failing, or without a worker. Needs no
+   * worker.
    */
   async troubles(): Promise<WorkflowTrouble[]> {
     return findTroublesOfBatch(this.#target.client, this.batchId);
   }
 
-  /** The batch as Temporal sees it. Needs no worker. */
+  /** The batch in Temporal's own records. Needs no worker. */
   async describe(): Promise<BatchExecution> {
     const { status, startTime, closeTime, memo } = await this.#call(() => this.#handle.describe());
     return {
@@ -210,17 +209,14 @@ export class BatchHandle {
     return this.#target.client.workflow.getHandle(this.workflowId);
   }
 
-  /**
-   * Running follow-ups in that state, from visibility, up to a second late; `undefined` if it cannot be
-   * asked.
-   */
+  /** Number of running follow-ups in a state, from visibility, up to a second old; `undefined` if not available. */
   async #count(state?: FollowUpState): Promise<number | undefined> {
     const { client } = this.#target;
     const query = `${listQuery({ batch: this.batchId, ...defined({ state }) })} AND ExecutionStatus = 'Running'`;
     try {
       return (await callTemporal(client, () => client.workflow.count(query))).count;
     } catch (error) {
-      // Not every visibility store can count; the batch's own counts are still worth showing.
+      // Not every visibility store can count; the batch's own counts are still useful.
       if (error instanceof FollowUpClientError) throw error;
       return undefined;
     }
@@ -234,7 +230,7 @@ export class BatchHandle {
     try {
       return await this.#call(() => queryWorkflow(this.#target.client, workflowId, QUERY_TIMEOUT_MS, query, ...args));
     } catch (error) {
-      // It failed before it could answer. Its result says why.
+      // It failed before it could answer. Its result has the reason.
       const isUnknown = error instanceof WorkerUnavailableError && error.cause instanceof QueryNotRegisteredError;
       if (isUnknown && (await this.describe()).status !== 'running') await this.result();
       if (workflowId === this.workflowId || !RefusedError.is(error, 'BatchNotFound')) throw error;
@@ -252,15 +248,15 @@ export class BatchHandle {
   }
 }
 
-/** Memo field with the digest that tells whether two batches are the same; missing if another client started it. */
+/** Memo field with the digest of the input; missing if another client started the batch. */
 export const DIGEST_MEMO = 'inputDigest';
 
-/** What `startBatch` answers. */
+/** Result of `startBatch`. */
 export class StartedBatch extends BatchHandle {
   constructor(
     target: BatchTarget,
     batchId: string,
-    /** The id was used before, with the same input: this is that batch. */
+    /** Whether the id was used before, with the same input: this is that batch. */
     readonly alreadyStarted: boolean,
   ) {
     super(target, batchId);

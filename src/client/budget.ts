@@ -45,7 +45,7 @@ import { callTemporal, type ExecutionStatus, listWorkflows, toExecutionStatus } 
 import { answerOf, queryWorkflow, readTrouble, sendUpdate, type WorkflowTrouble } from './health.js';
 import { watchChanges, type WatchOptions } from './watch.js';
 
-/** Default settings of a new budget. The limit is the service's own: 100 messages per hour. */
+/** Default settings of a new budget, with the service's own limit of 100 messages per hour. */
 export const DEFAULT_BUDGET_SETTINGS: BudgetSettings = {
   limit: 100,
   windowMs: 3_600_000,
@@ -57,11 +57,10 @@ const QUERY_TIMEOUT_MS = 5_000;
 const COUNTING_TIMEOUT_MS = 10_000;
 const COUNTING_INTERVAL_MS = 250;
 
-/** A project's budget, and what is needed to start it. */
+/** A project's budget, with what its start needs. */
 export interface BudgetTarget {
   client: Client;
   projectId: string;
-  /** Base name of the task queues. */
   taskQueue: string;
   /** Settings of a budget that does not exist yet. */
   settings: BudgetSettings;
@@ -70,7 +69,7 @@ export interface BudgetTarget {
 /** Whether a budget's workflow exists and runs: `none` before the project's first follow-up. */
 export type BudgetExecutionState = 'none' | 'running' | 'stopped';
 
-/** One change that a watch of a budget saw. */
+/** A change of a watched budget. */
 export interface BudgetUpdate {
   state: BudgetExecutionState;
   /** The last known status; missing before the project's first follow-up. */
@@ -82,28 +81,28 @@ export interface BudgetUpdate {
 /** Options of `BudgetHandle.restore`. */
 export interface RestoreOptions {
   /**
-   * Also count every slot that is left as taken, so that nothing is sent for one window: for an operator who does not
-   * trust Temporal's list of follow-ups.
+   * Whether to count all free slots as used, so that nothing is sent for one window: for an operator who does not trust
+   * Temporal's list of follow-ups.
    *
    * @default false
    */
   assumeFull?: boolean;
 }
 
-/** A budget that runs again. Instants are ISO 8601 in UTC. */
+/** A restored budget. Times are ISO 8601 in UTC. */
 export interface RestoredBudget {
   projectId: string;
   workflowId: string;
-  /** The run that was started. It first counts what was sent before it. */
+  /** The new run. It first counts earlier sends. */
   runId: string;
-  /** Those of the previous run, if a worker can still read them, else what that run was started with. */
+  /** The previous run's, if a worker can still read them, otherwise those of its start. */
   settings: BudgetSettings;
-  /** The previous run, and how it ended. */
+  /** The previous run and its end. */
   stopped: { runId: string; status: ExecutionStatus; at: string };
 }
 
 /**
- * The send budget of one project. Cheap to make: nothing is requested before a method is called. Every method throws a
+ * A handle of a project's budget, which makes no request until a method is called. Every method throws a
  * TemporalUnreachableError if Temporal is away.
  */
 export class BudgetHandle {
@@ -125,8 +124,8 @@ export class BudgetHandle {
   }
 
   /**
-   * What keeps the budget from answering, and how to fix it: it is stopped, paused in Temporal, its workflow tasks fail,
-   * or no worker polls its task queue. `undefined` if nothing does, or it does not exist. Needs no worker.
+   * Why the budget does not answer, and how to fix it: it is stopped, paused in Temporal, its workflow tasks fail, or
+   * no worker polls its task queue. `undefined` if nothing is wrong, or it does not exist. Needs no worker.
    */
   async trouble(): Promise<WorkflowTrouble | undefined> {
     return readTrouble(this.#target.client, this.workflowId);
@@ -134,7 +133,7 @@ export class BudgetHandle {
 
   /**
    * Slots, queue and last sends; `undefined` before the project's first follow-up. For a stopped budget, its last known
-   * state. Needs a running worker and a correct local clock, by which slots end after the budget's last event.
+   * state. Needs a running worker, and a correct local clock for slots that end after the budget's last event.
    *
    * @throws WorkerUnavailableError
    */
@@ -146,7 +145,7 @@ export class BudgetHandle {
   /**
    * Both {@link state} and {@link status}, or why there is no status.
    *
-   * @param last the look before. Its status stands in while no worker answers, and while the budget is stopped
+   * @param last the previous result, whose status is reused while no worker answers and while the budget is stopped
    */
   async look(last?: BudgetUpdate): Promise<BudgetUpdate> {
     const state = await this.state();
@@ -158,10 +157,10 @@ export class BudgetHandle {
   }
 
   /**
-   * Polls the budget and yields each change. Continues while no worker runs, while Temporal is away, and when
-   * the budget stops; ends when `signal` is aborted.
+   * Polls the budget and yields each change. Continues while no worker runs, while Temporal is away, and while the
+   * budget is stopped; ends when `signal` is aborted.
    *
-   * @throws TemporalUnreachableError at the first look, or after `reconnectTimeoutMs` without Temporal
+   * @throws TemporalUnreachableError at the first poll, or after `reconnectTimeoutMs` without Temporal
    */
   watch(options: WatchOptions = {}): AsyncGenerator<BudgetUpdate, void, undefined> {
     return watchChanges(options, {
@@ -182,11 +181,11 @@ export class BudgetHandle {
   }
 
   /**
-   * Changes limit, window or reserve at once; missing fields keep their values. If more slots are taken than a lower
-   * limit allows, nothing is sent until enough of them have ended. A budget that does not exist yet is started with the
-   * defaults and this change.
+   * Changes limit, window or reserve at once; missing fields keep their values. If more slots are used than a lower
+   * limit allows, nothing is sent until enough have expired. A budget that does not exist yet starts with the defaults
+   * and this change.
    *
-   * @throws InvalidInputError naming every bad field; RefusedError if it is stopped, WorkerUnavailableError
+   * @throws InvalidInputError naming every invalid field; RefusedError if it is stopped, WorkerUnavailableError
    */
   async setLimit(change: SetLimitInput): Promise<BudgetStatus> {
     InvalidInputError.check(setLimitInputSchema, change);
@@ -194,8 +193,8 @@ export class BudgetHandle {
   }
 
   /**
-   * Stops sending until it is resumed, or for a time. Sends under way finish, and the queue is kept. A budget
-   * that does not exist yet is started with the defaults, and paused.
+   * Stops sending until resumed, or for a time. Sends in progress finish, and the queue is kept. A budget that does not
+   * exist yet starts paused.
    *
    * @throws as {@link setLimit}
    */
@@ -205,8 +204,7 @@ export class BudgetHandle {
   }
 
   /**
-   * Ends a pause. If the service's answers caused it, the next follow-up tries at once whether
-   * the service accepts messages again.
+   * Ends a pause. If the service's refusals caused it, the next follow-up tries at once.
    *
    * @throws as {@link setLimit}
    */
@@ -215,9 +213,9 @@ export class BudgetHandle {
   }
 
   /**
-   * Counts slots as used for messages that something else sends: all of `count`, or none. Follow-ups in line keep their
-   * slots. The same key takes slots only once. A budget that was restored or reset has forgotten them. A budget that
-   * starts may first count what was sent before it; this waits for that for up to 10 s.
+   * Counts slots as used for messages that other software sends: all of `count`, or none. Follow-ups in line keep their
+   * slots. A key takes slots only once, but a restored or reset budget has forgotten it. A new budget may first count
+   * earlier sends; this waits up to 10 s for that.
    *
    * @throws as {@link setLimit}
    */
@@ -231,9 +229,8 @@ export class BudgetHandle {
   }
 
   /**
-   * Starts a budget again that is stopped, or whose workflow tasks fail. It counts for itself what was sent before it,
-   * and wakes the follow-ups that wait. It keeps its limit, window and reserve, but no pause. Of two simultaneous
-   * restores one starts the budget; the other is refused.
+   * Restarts a budget that is stopped, or whose workflow tasks fail. It counts earlier sends itself, and wakes waiting
+   * follow-ups. It keeps its limit, window and reserve, but no pause. Of two simultaneous restores, one is refused.
    *
    * @throws InvalidInputError; RefusedError if it runs, is paused in Temporal, or never existed
    */
@@ -266,7 +263,7 @@ export class BudgetHandle {
     return callTemporal(client, () => describeIfKnown(client, this.workflowId));
   }
 
-  /** The budget's last run, closed. A run whose workflow tasks fail is terminated here. */
+  /** Returns the budget's last run, closed. Terminates a run whose workflow tasks fail. */
   async #stopFailing(): Promise<WorkflowExecutionDescription> {
     const { projectId } = this;
     const last = await this.#describe();
@@ -283,7 +280,7 @@ export class BudgetHandle {
       const run = client.workflow.getHandle(this.workflowId, last.runId);
       await callTemporal(client, () => run.terminate('its tasks failed: follow-up budget restore'));
     } catch (error) {
-      // It has continued, or another restore was faster.
+      // It has continued, or another restore came first.
       if (!(error instanceof WorkflowNotFoundError)) throw error;
     }
     const stopped = await this.#describe();
@@ -291,17 +288,17 @@ export class BudgetHandle {
     return stopped;
   }
 
-  /** What the budget had last: an operator may have changed it. */
+  /** The latest settings: an operator may have changed them. */
   async #lastSettings(runId: string): Promise<BudgetSettings> {
     const settings = await this.#startSettings(runId);
-    // No worker runs, or none can read its past.
+    // There is no answer if no worker runs, or none can read its past.
     const { answer: status } = await answerOf(() => this.status());
     if (!status) return settings;
     const { limit, windowMs, reserve } = status;
     return { ...settings, limit, windowMs, reserve };
   }
 
-  /** What a run was started with, or continued with. */
+  /** The settings with which a run started or continued. */
   async #startSettings(runId: string): Promise<BudgetSettings> {
     const { client, settings } = this.#target;
     try {
@@ -310,12 +307,12 @@ export class BudgetHandle {
       return ofRun.safeParse(carried).data?.settings ?? ofRun.parse(input).settings;
     } catch (error) {
       if (error instanceof TemporalUnreachableError) throw error;
-      // Its history is gone, or was written with another data converter.
+      // Its history is gone, or needs another data converter.
       return settings;
     }
   }
 
-  /** Gives an order to the budget, and starts it if there never was one. */
+  /** Sends an update to the budget, which starts if it never existed. */
   async #update<Answer, Args extends unknown[]>(update: UpdateDefinition<Answer, Args>, args: Args): Promise<Answer> {
     const { client, projectId } = this.#target;
     const [start, updateId] = [firstBudgetStart(this.#target), randomUUID()];
@@ -339,7 +336,7 @@ function isRunning({ status }: WorkflowExecutionDescription): boolean {
   return toExecutionStatus(status.name) === 'running';
 }
 
-/** An order that only the budget itself could check, or that it refuses. */
+/** The error of an update that only the budget can check, or that it refuses. */
 function toUpdateError(projectId: string, error: WorkflowUpdateFailedError): Error {
   const { cause } = error;
   if (cause instanceof ApplicationFailure && cause.type === FailureType.InvalidInput) {
@@ -349,11 +346,10 @@ function toUpdateError(projectId: string, error: WorkflowUpdateFailedError): Err
   return new RefusedError('BudgetUpdateRejected', projectId, { why: cause?.message ?? error.message, cause: error });
 }
 
-/** One running budget of the namespace. It is idle if it has neither a status nor a reason why there is none. */
+/** A running budget. It is idle if it has neither a status nor a reason why there is none. */
 export interface ListedBudget {
   projectId: string;
   workflowId: string;
-  /** Whether a follow-up of the project runs. */
   isNeeded: boolean;
   status?: BudgetStatus;
   /** Why it does not answer. */
@@ -369,14 +365,14 @@ export async function* listBudgets(
   const since = new Date(Date.now() - windowMs).toISOString();
   const [needed, recent] = await Promise.all([
     findProjects(client, `ExecutionStatus = 'Running'`),
-    // Server 1.29 finds running workflows by a CloseTime, too.
+    // Server 1.29 also matches running workflows by CloseTime.
     findProjects(client, `ExecutionStatus != 'Running' AND CloseTime >= '${since}'`),
   ]);
   const query = `WorkflowType = '${WorkflowType.projectBudget}' AND ExecutionStatus = 'Running'`;
   const projects: string[] = [];
   for await (const { workflowId } of listWorkflows(client, query)) {
     const projectId = parseProjectBudgetWorkflowId(workflowId);
-    // Anyone may start a workflow of that type under another id; it fails on its own.
+    // Anyone may start a workflow of that type under another id; it fails.
     if (projectId !== undefined) projects.push(projectId);
   }
   const asked = projects.filter((projectId) => needed.has(projectId) || recent.has(projectId));

@@ -39,8 +39,7 @@ export interface FollowUpClientOptions {
   /** The workers' `FOLLOW_UP_TASK_QUEUE`. @default 'follow-ups' */
   taskQueue?: string;
   /**
-   * Settings of a budget that `BudgetHandle` has to start: give the workers' own if their `FOLLOW_UP_BUDGET_*` are
-   * set.
+   * Settings of budgets that `BudgetHandle` has to start: the workers' own if their `FOLLOW_UP_BUDGET_*` are set.
    *
    * @default 100 messages an hour, no reserve, a margin of 2 s
    */
@@ -58,13 +57,14 @@ export type StartInput = FollowUpInput & {
 
 /** Options of {@link FollowUpClient.run}. */
 export interface RunOptions extends ResultOptions {
-  /** Called once the follow-up is started, before the wait. */
+  /** Called after the start, before the wait. */
   onStarted?: (started: StartedFollowUp) => void;
 }
 
 /**
- * Starts and manages follow-ups through Temporal alone: it needs no key of the agent job service. Methods that call
- * Temporal throw a TemporalUnreachableError, and an InvalidInputError naming every bad field before they send anything.
+ * Starts and manages follow-ups through Temporal alone, without a key of the agent job service. Methods that call
+ * Temporal throw a TemporalUnreachableError, and, before they send anything, an InvalidInputError naming every invalid
+ * field.
  */
 export class FollowUpClient {
   readonly #client: Client;
@@ -85,11 +85,11 @@ export class FollowUpClient {
   }
 
   /**
-   * Starts a follow-up, or finds the one that was started with the same key. Takes about one call of Temporal; the
-   * start is durable when the promise resolves.
+   * Starts a follow-up, or finds the existing one with the same key. Takes about one call to Temporal; the start is
+   * durable when the promise resolves.
    *
    * @throws InvalidInputError also if the prompt is longer than the server accepts; RefusedError without the search
-   * attributes
+   *   attributes
    */
   async start(input: StartInput): Promise<StartedFollowUp> {
     const { key, followUpInput, settings } = parseStartInput(input);
@@ -125,8 +125,8 @@ export class FollowUpClient {
   }
 
   /**
-   * {@link start}, then {@link FollowUpHandle.result}, with the errors of both. Where the key was used for another input,
-   * it is the result of that one, and Node emits a warning with the code `FOLLOW_UP_INPUT_DIFFERS`.
+   * {@link start}, then {@link FollowUpHandle.result}, with the errors of both. If the key was used with another input,
+   * the result is that follow-up's, and Node.js emits a warning with the code `FOLLOW_UP_INPUT_DIFFERS`.
    */
   async run(input: StartInput, { onStarted, ...resultOptions }: RunOptions = {}): Promise<FollowUpResult> {
     const started = await this.start(input);
@@ -138,7 +138,7 @@ export class FollowUpClient {
     return started.result(resultOptions);
   }
 
-  /** Handle of a follow-up by its workflow id. Makes no call: whether it exists shows on first use. */
+  /** Handle of a follow-up by its workflow id. Makes no request until a method is called. */
   handle(workflowId: string): FollowUpHandle {
     if (!parseFollowUpWorkflowId(workflowId)) {
       const message = `must be follow-up/{projectId}/{jobId}/{key} (given ${JSON.stringify(workflowId)})`;
@@ -158,17 +158,18 @@ export class FollowUpClient {
   }
 
   /**
-   * Starts a batch of follow-ups, or finds the one that was started with the same id and input. A list over 256 KiB is
-   * handed over in pieces: after an interruption, the same call continues from there.
+   * Starts a batch of follow-ups, or finds the existing one with the same id and input. A list over 256 KiB is sent in
+   * pieces: after an interruption, the same call continues.
    *
-   * @throws RefusedError if the id was used for another input; WorkerUnavailableError, as a long list needs a worker
+   * @throws RefusedError if the id was used with another input; WorkerUnavailableError, because a long list needs a
+   *   worker
    */
   startBatch(input: StartBatchInput, options?: StartBatchOptions): Promise<StartedBatch> {
     return startBatch(this.#batchTarget, input, options);
   }
 
   /**
-   * Checks a batch as {@link startBatch} does, and tells what stands in its way: the budgets of its projects, or an id
+   * Checks a batch as {@link startBatch} does, and shows what prevents its sends: the budgets of its projects, or an id
    * that was used before. Sends, starts and changes nothing. Needs a running worker if a project has a budget.
    *
    * @throws WorkerUnavailableError
@@ -177,39 +178,38 @@ export class FollowUpClient {
     return previewBatch(this.#client, input, (projectId) => this.budget(projectId), this.#budgetSettings);
   }
 
-  /** Handle of a batch by its id. Makes no call: whether it exists shows on first use. */
+  /** Handle of a batch by its id. Makes no request until a method is called. */
   batch(batchId: string): BatchHandle {
     InvalidInputError.check(z.object({ id: batchIdSchema }), { id: batchId });
     return new BatchHandle(this.#batchTarget, batchId);
   }
 
-  /** The send budget of a project. */
   budget(projectId: string): BudgetHandle {
     InvalidInputError.check(z.object({ projectId: idSchema }), { projectId });
     return new BudgetHandle({ ...this.#batchTarget, projectId, settings: this.#budgetSettings });
   }
 
   /**
-   * The server, its namespace and search attributes, who polls the task queues, how many follow-ups are in each state,
-   * and what is blocked until it is fixed: budgets that are stopped, and workflows that are paused in Temporal, whose
-   * activity is, or whose workflow tasks fail. Needs no worker.
+   * The server, its namespace and search attributes, the pollers of the task queues, the number of follow-ups in each
+   * state, and what is blocked until it is fixed: stopped budgets, and workflows that are paused in Temporal, whose
+   * activity is paused, or whose workflow tasks fail. Needs no worker.
    */
   health(): Promise<Health> {
     return readHealth(this.#client, this.#taskQueue);
   }
 
   /**
-   * The task queue that no worker polls, of the two that follow-ups need; `undefined` if both are polled. Waits for
-   * Temporal for a second.
+   * The first of the two necessary task queues that no worker polls; `undefined` if both are polled. Waits at most a
+   * second for Temporal.
    */
   idleTaskQueue(): Promise<string | undefined> {
     return findIdleTaskQueue(this.#client, this.#taskQueue);
   }
 
   /**
-   * The running budgets of all projects, newest first. Those of projects with a follow-up that runs, or that ended within
-   * the window of `budgetSettings`, have their status: each takes a query, and a worker may have to replay the budget.
-   * The others are idle and have none. The list may be a second old.
+   * The running budgets of all projects, newest first. Those with a follow-up that runs, or ended within the window of
+   * `budgetSettings`, have their status: each takes a query, and a worker may have to replay the budget. The others are
+   * idle and have none. The list may be a second old.
    *
    * @throws RefusedError without the search attributes
    */
@@ -223,10 +223,10 @@ export class FollowUpClient {
 }
 
 /**
- * Checks everything that {@link FollowUpClient.start} needs, and gives a missing key its value.
+ * Checks the whole input of {@link FollowUpClient.start}, and fills in a missing key.
  *
  * @param input an unchecked {@link StartInput}
- * @throws InvalidInputError naming every bad field
+ * @throws InvalidInputError naming every invalid field
  */
 export function parseStartInput(input: unknown): {
   key: string;

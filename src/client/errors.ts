@@ -13,7 +13,7 @@ import { FollowUpClientError, TemporalUnreachableError } from '../temporal/error
 
 export { FollowUpClientError, TemporalUnreachableError };
 
-/** Thrown when an input breaks a rule, before anything is sent anywhere. Names every bad field. */
+/** Thrown when an input breaks a rule, before anything is sent. Names every invalid field. */
 export class InvalidInputError extends FollowUpClientError {
   override readonly name = 'InvalidInputError' as const;
   readonly type = 'InvalidInput' as const;
@@ -100,7 +100,7 @@ export class BatchFailedError extends FollowUpClientError {
   }
 }
 
-/** What {@link RefusedError} says, by its type. `id` is what the request is about, `why` what only the caller knows. */
+/** Messages of {@link RefusedError} by type. `id` is the subject of the request, `why` a detail from the caller. */
 const refusals = {
   FollowUpNotFound: (id: string) =>
     `no follow-up has the id ${id}; run "follow-up list" to see those that Temporal still keeps`,
@@ -130,7 +130,7 @@ const refusals = {
 /** Why a request is refused. See docs/reference/errors.md. */
 export type Refusal = keyof typeof refusals;
 
-/** Those that the caller's input does not cause. */
+/** Refusals that the caller's input does not cause. */
 const NOT_BY_INPUT: readonly Refusal[] = [
   'BatchNotHeld',
   'BudgetStopped',
@@ -139,11 +139,13 @@ const NOT_BY_INPUT: readonly Refusal[] = [
   'SearchAttributesMissing',
 ];
 
-/** Thrown when what a request is about is in no state to grant it; `type` says which. Nothing was changed or sent. */
+/**
+ * Thrown when the state of a request's subject does not allow it; `type` says which state. Nothing was changed or sent.
+ */
 export class RefusedError extends FollowUpClientError {
   override readonly name = 'RefusedError' as const;
   readonly exitCode: number;
-  /** The workflow that the request is about. Missing for schedules and namespaces. */
+  /** The workflow of the request. Missing for schedules and namespaces. */
   readonly workflowId?: string;
 
   constructor(

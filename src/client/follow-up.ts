@@ -23,7 +23,7 @@ import { awaitResult, type ResultOptions, toOutcomeError } from './result.js';
 import { type About, callTemporal, type ExecutionStatus, toExecutionStatus } from './temporal.js';
 import { watchChanges, type WatchOptions } from './watch.js';
 
-/** A follow-up as Temporal's visibility shows it, without a worker. Instants are ISO 8601 in UTC. */
+/** A follow-up in Temporal's visibility, without a worker. Times are ISO 8601 in UTC. */
 export interface FollowUpSummary {
   workflowId: string;
   projectId: string;
@@ -31,7 +31,7 @@ export interface FollowUpSummary {
   key: string;
   status: ExecutionStatus;
   state?: FollowUpState;
-  /** The agent job's status as last seen. */
+  /** The agent job's status at the last read. */
   jobStatus?: string;
   prLink?: string;
   batchId?: string;
@@ -59,7 +59,7 @@ export function toFollowUpSummary(info: Omit<WorkflowExecutionInfo, 'raw'>): Fol
   };
 }
 
-/** One change that a watch of a follow-up saw. */
+/** A change of a watched follow-up. */
 export interface FollowUpUpdate {
   summary: FollowUpSummary;
   /** Missing while no worker answers; then `progressUnavailable` says why. */
@@ -68,8 +68,8 @@ export interface FollowUpUpdate {
 }
 
 /**
- * One follow-up. Cheap to make: nothing is requested before a method is called. Methods throw a RefusedError if there is
- * no such follow-up, and a TemporalUnreachableError.
+ * A handle of a follow-up, which makes no request until a method is called. Methods throw a RefusedError if the
+ * follow-up does not exist, and a TemporalUnreachableError.
  */
 export class FollowUpHandle {
   readonly #client: Client;
@@ -83,8 +83,8 @@ export class FollowUpHandle {
   }
 
   /**
-   * Waits for the end, without a time limit: polls Temporal, reconnects after lost connections, follows runs that were
-   * continued as new or reset. Returns at once if the follow-up has ended.
+   * Waits for the end, without a time limit: polls Temporal, reconnects after lost connections, and follows continued
+   * and reset runs. Returns at once if the follow-up has ended.
    *
    * @throws FollowUpFailedError
    */
@@ -100,8 +100,8 @@ export class FollowUpHandle {
   }
 
   /**
-   * What the follow-up knows and waits for, with its place from its budget, and its next poll from Temporal.
-   * Needs a running worker, even for ended follow-ups.
+   * The follow-up's progress, with its place from its budget and its next poll from Temporal. Needs a running worker,
+   * even for ended follow-ups.
    *
    * @throws WorkerUnavailableError
    */
@@ -110,14 +110,15 @@ export class FollowUpHandle {
   }
 
   /**
-   * What blocks the follow-up, and how to fix it: it, or its activity, is paused in Temporal, its tasks fail,
-   * or no worker polls its task queue. `undefined` if nothing does. Needs no worker. See also `BudgetHandle.trouble`.
+   * What blocks the follow-up, and how to fix it: the follow-up or its activity is paused in Temporal, its workflow
+   * tasks fail, or no worker polls its task queue. `undefined` if nothing does. Needs no worker. See also
+   * `BudgetHandle.trouble`.
    */
   async trouble(): Promise<WorkflowTrouble | undefined> {
     return readTrouble(this.#client, this.workflowId);
   }
 
-  /** The follow-up as Temporal sees it. Needs no worker. */
+  /** The follow-up in Temporal's own records. Needs no worker. */
   async describe(): Promise<FollowUpSummary> {
     const summary = toFollowUpSummary(await this.#call(() => this.#handle.describe()));
     if (summary) return summary;
@@ -127,15 +128,15 @@ export class FollowUpHandle {
 
   /** Both {@link describe} and {@link progress}, or why there is no progress. */
   async look(): Promise<FollowUpUpdate> {
-    // The order matters: a progress asked for after the end was seen is the last there is.
+    // The order matters: progress that is read after the end is final.
     const summary = await this.describe();
     const { answer, silence } = await answerOf(() => this.progress());
     return { summary, ...defined({ progress: answer, progressUnavailable: silence }) };
   }
 
   /**
-   * Polls the follow-up, yields each change, and ends when the follow-up ends, in any way. While no worker
-   * runs, the updates say so. Also ends when `signal` is aborted.
+   * Polls the follow-up and yields each change until the follow-up ends or `signal` is aborted. While no worker runs,
+   * the updates say so.
    */
   watch(options: WatchOptions = {}): AsyncGenerator<FollowUpUpdate, void, undefined> {
     return watchChanges(options, {
@@ -146,13 +147,13 @@ export class FollowUpHandle {
   }
 
   /**
-   * Asks the follow-up to end. Before the send nothing is sent; after it the agent job itself continues. {@link result}
-   * tells how it ended.
+   * Cancels the follow-up. Before the send nothing is sent; after it the agent job continues. {@link result} gives the
+   * outcome.
    *
    * @throws RefusedError if it has ended
    */
   async cancel(): Promise<void> {
-    // Temporal accepts a request to cancel an ended workflow like any other.
+    // Temporal accepts a cancel of an ended workflow.
     if ((await this.describe()).status !== 'running') throw new RefusedError('FollowUpEnded', this.workflowId);
     await this.#message(() => this.#handle.cancel());
   }
@@ -167,7 +168,7 @@ export class FollowUpHandle {
   }
 
   /**
-   * An operator's statement whether the message was delivered; accepted only while the follow-up is reconciling.
+   * Applies an operator's decision whether the message was delivered; accepted only while the follow-up is reconciling.
    *
    * @throws RefusedError if it is not reconciling, or has ended; WorkerUnavailableError
    */
@@ -206,14 +207,14 @@ export class FollowUpHandle {
   }
 }
 
-/** What `FollowUpClient.start` answers. */
+/** Result of `FollowUpClient.start`. */
 export class StartedFollowUp extends FollowUpHandle {
   constructor(
     client: Client,
     workflowId: string,
     /** Unique within the job; the same key is the same follow-up. */
     readonly key: string,
-    /** The key was used before: this is that follow-up; nothing new was started. */
+    /** Whether the key was used before: this is that follow-up, and nothing new was started. */
     readonly alreadyStarted: boolean,
     /** Whether the existing follow-up has a different input; `undefined` if that cannot be determined. */
     readonly inputDiffers: boolean | undefined,
@@ -223,9 +224,8 @@ export class StartedFollowUp extends FollowUpHandle {
 }
 
 /**
- * Whether an existing workflow was started with other settings; durations and defaults are compared by
- * meaning. `undefined` if that cannot be determined: its history is gone, or not readable with this client's data
- * converter.
+ * Whether an existing workflow was started with other settings, comparing the meaning of durations and defaults.
+ * `undefined` if unknown: its history is gone, or this client's data converter cannot read it.
  */
 export async function inputDiffers(
   client: Client,

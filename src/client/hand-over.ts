@@ -26,28 +26,28 @@ import { type About, retryWhileAway } from './temporal.js';
 
 /** A batch to start: a list of follow-ups, or one prompt for many jobs of a project. */
 export type StartBatchInput = {
-  /** Of the batch: the same id is the same batch, so starting it again never sends a second message. */
+  /** Id of the batch: the same id is the same batch, so starting it again never sends a second message. */
   id: string;
-  /** Most follow-ups that are open at a time. @default 50 */
+  /** Most follow-ups open at a time. @default 50 */
   maxOpen?: number | undefined;
-  /** For every item that does not say otherwise. @default `{ lane: 'batch' }` */
+  /** Fill in fields that items leave out. @default `{ lane: 'batch' }` */
   defaults?: FollowUpDefaults | undefined;
-  /** The first `canary` items go, then the batch is held until `BatchHandle.continue`. */
+  /** Starts the first `canary` items, then holds the batch until `BatchHandle.continue`. */
   canary?: number | undefined;
-  /** How many items, or which share such as `"5%"`, may fail before the batch is held. */
+  /** Number of items, or share such as `"5%"`, that may fail before the batch is held. */
   maxFailures?: number | string | undefined;
 } & ({ items: FollowUpInput[] } | { projectId: string; prompt: string; jobIds: string[] });
 
 /** A batch as its workflow receives it. */
 export interface CheckedBatch {
   batchId: string;
-  /** Input that the workflow is started with. */
+  /** The workflow's input. */
   firstInput: FollowUpBatchInput;
-  /** Items of the whole batch. */
+  /** All items of the batch. */
   items: readonly FollowUpInput[];
-  /** Whether `firstInput` has only the first items, and `addItems` brings the others. */
+  /** Whether `firstInput` has only the first items, and `addItems` adds the others. */
   isInPieces: boolean;
-  /** Digest of everything that decides what is sent: two batches with the same digest are the same. */
+  /** Digest of everything that decides what is sent: batches with the same digest are the same. */
   digest: string;
 }
 
@@ -75,13 +75,13 @@ export function checkBatch(input: StartBatchInput): CheckedBatch {
   const firstInput: FollowUpBatchInput = isInPieces
     ? { ...defined({ maxOpen, defaults, canary, maxFailures }), items: first, open: true }
     : parsed.value;
-  // Its workflow divides each piece on its own, and so does this: an accepted batch is never refused half-way.
+  // Its workflow divides each piece separately, and so does this check: an accepted batch is never refused half-way.
   const tooMany = tooManyParts(parsed.value, templateOf(firstInput), isInPieces ? pieces : undefined);
   if (tooMany) throw new InvalidInputError([tooMany]);
   return { batchId: id, items, digest: digestOf(parsed.value), firstInput, isInPieces };
 }
 
-/** How many items from `offset` on fit into one payload of at most 256 KiB of JSON; at least one. */
+/** Number of items from `offset` on, at least one, that fit into one payload of 256 KiB of JSON. */
 export function countInPiece(items: readonly unknown[], offset: number): number {
   // The brackets of the list.
   let bytes = 2;
@@ -100,7 +100,7 @@ function piecesOf(items: readonly FollowUpInput[]): FollowUpInput[][] {
   return pieces;
 }
 
-/** Digest of the items with defaults filled in, so that the short form equals the list it stands for. */
+/** Digest of the items with defaults filled in, so that the short form equals its list. */
 function digestOf(input: FollowUpBatchInput): string {
   const hash = createHash('sha256').update(
     `${JSON.stringify([input.maxOpen ?? DEFAULT_MAX_OPEN, input.canary, input.maxFailures])}\n`,
@@ -117,12 +117,12 @@ function sorted(value: unknown): unknown {
 
 /** Options of `startBatch`. */
 export interface StartBatchOptions {
-  /** Stops before the start, or between two pieces of a long list; the promise rejects with the signal's reason. */
+  /** Aborts before the start, or between two pieces of a long list, with the signal's reason. */
   signal?: AbortSignal | undefined;
-  /** Called as a long list is handed over, with the number of items so far. */
+  /** Called while a long list is sent, with the number of items so far. */
   onHandedOver?: (count: number, total: number) => void;
   /**
-   * How long Temporal or the workers may be unreachable in one stretch while a long list is handed over.
+   * Longest outage of Temporal or the workers while a long list is sent.
    *
    * @default 60_000
    */
@@ -139,7 +139,7 @@ export async function handOver(
   { signal, onHandedOver, reconnectTimeoutMs = DEFAULT_RECONNECT_TIMEOUT_MS }: StartBatchOptions,
 ): Promise<void> {
   const retrying = <T>(call: () => Promise<T>) => retryWhileAway(call, reconnectTimeoutMs, signal);
-  // The server knows a repeated update by its id, and a run that was continued as new also by the offset.
+  // The server recognises a repeated update by its id, and a continued run also by the offset.
   const send = (name: string, updateId: string, args: [unknown, ...unknown[]]) =>
     retrying(() => sendPiece(client, batch, name, { args, updateId }));
   const hasEnded = batch.alreadyStarted && (await batch.describe()).status !== 'running';

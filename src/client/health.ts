@@ -36,54 +36,54 @@ import {
   toExecutionStatus,
 } from './temporal.js';
 
-/** From this attempt on a workflow task is failing, and not just moving to another worker. */
+/** From this attempt on, a workflow task is failing rather than moving to another worker. */
 const FAILING_FROM_ATTEMPT = 3;
-/** After this wait a task has no worker. */
+/** A task that waits longer has no worker. */
 const UNATTENDED_AFTER_MS = 15_000;
-/** Most follow-ups of a kind that are looked at one by one. */
+/** Most follow-ups of a kind that are examined individually. */
 const MOST_NAMED = 10;
-/** Newer servers set it while the tasks of a workflow fail. Older ones refuse a query with it. */
+/** Newer servers set it while a workflow's tasks fail. Older ones refuse a query with it. */
 const FAILS = 'TemporalReportedProblems IS NOT NULL';
 const ANY_TYPE = Object.values(WorkflowType).map((type) => `'${type}'`);
-/** Workflows that the server knows to be paused, or to have a paused activity, and those that it knows to fail. */
+/** Workflows that the server shows as paused, with a paused activity, or failing. */
 const HELD_UP = ['TemporalPauseInfo IS NOT NULL', FAILS].map(
   (isHeldUp) => `WorkflowType IN (${ANY_TYPE.join(', ')}) AND ${isHeldUp}`,
 );
-/** Budgets that are closed, unless a later run of them is open. */
+/** Closed budgets; a later run may be open. */
 const CLOSED_BUDGETS = `WorkflowType = '${WorkflowType.projectBudget}' AND ExecutionStatus IN ('Terminated', 'Failed', 'Canceled', 'TimedOut', 'Completed')`;
 
 /**
- * Something that blocks a workflow, as Temporal itself sees it.
+ * What blocks a workflow, by Temporal's own records.
  *
- * - `paused`: it was paused in Temporal.
- * - `activityPaused`: its activity was paused in Temporal.
- * - `failing`: its workflow tasks fail, and are tried again.
+ * - `paused`: it is paused in Temporal.
+ * - `activityPaused`: its activity is paused in Temporal.
+ * - `failing`: its workflow tasks fail, and are retried.
  * - `unattended`: no worker polls its task queue.
  * - `closed`: only for a budget: it was terminated, or ended in another way.
  */
 export interface WorkflowTrouble {
   workflowId: string;
   kind: 'paused' | 'activityPaused' | 'failing' | 'unattended' | 'closed';
-  /** Since when, ISO 8601 in UTC, if Temporal knows. */
+  /** Its start, ISO 8601 in UTC, if Temporal knows it. */
   since?: string;
-  /** What it is, such as `is paused in Temporal`. */
+  /** Description such as `is paused in Temporal`. */
   what: string;
   /** The command or step that fixes it. */
   fix: string;
 }
 
-/** A worker that the server knows from its polls. The server forgets it 5 min after the last poll. */
+/** A worker that polls. The server forgets it 5 min after its last poll. */
 export interface Poller {
   /** `{process id}@{host}/…` */
   identity: string;
-  /** Start of its last poll by the server's clock, in epoch milliseconds; a poll waits for up to 1 min. */
+  /** Start of its last poll by the server's clock, in epoch milliseconds; a poll waits up to 1 min. */
   polledAtMs?: number;
 }
 
-/** What the server has, and what is blocked there. Needs no worker. */
+/** The state of the server, and what is blocked. Needs no worker. */
 export interface Health {
   serverVersion: string;
-  /** How long Temporal keeps a workflow after its end. */
+  /** How long Temporal keeps ended workflows. */
   retentionMs: number;
   /** Without the search attributes no follow-up starts, and the fields below `taskQueues` are empty. */
   hasSearchAttributes: boolean;
@@ -120,7 +120,7 @@ export async function readHealth(client: Client, taskQueue: string): Promise<Hea
     taskQueues,
   };
   try {
-    // A query that names them works without the permission to list attributes.
+    // A query that names them needs no permission to list attributes.
     await listIds(
       client,
       Object.values(SearchAttribute)
@@ -156,7 +156,7 @@ export async function readHealth(client: Client, taskQueue: string): Promise<Hea
 }
 
 /**
- * What blocks a workflow; `undefined` if nothing does, or if there is no such workflow.
+ * What blocks a workflow; `undefined` if nothing does, or it does not exist.
  *
  * @throws TemporalUnreachableError
  */
@@ -169,7 +169,7 @@ export async function readTrouble(
   return description && troubleOf(client, description, isPolled);
 }
 
-/** Tells whether workers poll a task queue. Asks once for each, because many workflows share one. */
+/** Creates a check whether workers poll a task queue. Asks once for each queue, because many workflows share one. */
 function pollCheck(client: Client): (taskQueue: string) => Promise<boolean> {
   const answers = new Map<string, Promise<boolean>>();
   return (taskQueue) => {
@@ -259,7 +259,7 @@ async function troubleOf(
 /** The end of the latest workflow task is among the newest events. */
 const NEWEST_EVENTS = 10;
 
-/** Why the latest workflow task failed; `undefined` if it did not fail but was lost with its worker. */
+/** Why the latest workflow task failed; `undefined` if it was lost with its worker instead. */
 async function readTaskFailure(client: Client, workflowId: string): Promise<string | undefined> {
   const { namespace } = client.options;
   const request = { namespace, execution: { workflowId }, maximumPageSize: NEWEST_EVENTS };
@@ -276,12 +276,12 @@ async function readTaskFailure(client: Client, workflowId: string): Promise<stri
   return failed ? (failed.failure?.message ?? 'no message') : undefined;
 }
 
-/** Why a workflow is blocked and how to fix it: the text after its name and a colon. */
+/** Why a workflow is blocked and how to fix it, as text after its name and a colon. */
 function reasonOf({ what, fix }: WorkflowTrouble): string {
   return `it ${what}; ${fix}`;
 }
 
-/** Why a workflow does not answer if no other trouble is found. */
+/** Why a workflow does not answer without any other trouble. */
 const NO_ANSWER = 'no worker is running, or the workers are overloaded';
 
 async function reasonOfSilence(client: Client, workflowId: string, error: unknown): Promise<string> {
@@ -293,7 +293,7 @@ async function reasonOfSilence(client: Client, workflowId: string, error: unknow
 }
 
 /**
- * Queries a workflow. A query waits for a worker: without one it ends at its deadline, as it does without a server.
+ * Queries a workflow. Without a worker, as without a server, a query ends at its deadline.
  *
  * @throws WorkerUnavailableError with the reason; TemporalUnreachableError; the SDK's WorkflowNotFoundError
  */
@@ -315,7 +315,7 @@ export async function queryWorkflow<Answer, Args extends unknown[]>(
 }
 
 /**
- * Sends an update, which waits for a worker as a query does.
+ * Sends an update, which waits for a worker like a query.
  *
  * @throws WorkerUnavailableError with the reason; what {@link callTemporal} throws; the SDK's WorkflowUpdateFailedError
  */

@@ -19,25 +19,21 @@ import { object } from '../contract/validation.js';
 const SINCE_RULE = `must be an instant such as "2026-11-22T08:00:00Z" or a duration: it ${DURATION_RULE}`;
 
 const filterSchema = object({
-  /** Only this project's. */
   project: idSchema.optional(),
-  /** Only this job's. */
   job: idSchema.optional(),
-  /** Only those whose turn showed this pull request. */
+  /** Only follow-ups with this pull request. */
   pr: z
     .string()
     .max(MAX_KEYWORD_LENGTH, `must be at most ${MAX_KEYWORD_LENGTH} characters: longer links are not listed`)
-    // Nothing in it can close the quotes of a query.
+    // It cannot close the quotes of a query.
     .regex(/^https?:\/\/[^\s'"\\]+$/, 'must be a web address')
     .optional(),
-  /** Only those started since: an instant in ISO 8601 with its offset, or a duration back from now. */
+  /** Only follow-ups started since then: ISO 8601 with an offset, or a duration back from now. */
   since: z
     .union([z.string(), z.number()], { error: SINCE_RULE })
     .refine((since) => sinceMs(since, 0) !== undefined, SINCE_RULE)
     .optional(),
-  /** Only those in this state. */
   state: z.enum(followUpStates).optional(),
-  /** Only those of this batch. */
   batch: keySchema.optional(),
 }).strict();
 
@@ -48,13 +44,13 @@ function sinceMs(since: string | number, nowMs: number): number | undefined {
   return z.iso.datetime({ offset: true }).safeParse(since).success ? Date.parse(String(since)) : undefined;
 }
 
-/** Which follow-ups to list. Default: all. */
+/** Filter for follow-ups. Default: all. */
 export type ListFilter = z.input<typeof filterSchema>;
 
 /**
- * Query of Temporal's visibility for a filter.
+ * Builds the visibility query of a filter.
  *
- * @throws InvalidInputError naming every bad field
+ * @throws InvalidInputError naming every invalid field
  */
 export function listQuery(filter: ListFilter, nowMs = Date.now()): string {
   const { project, job, pr, since, state, batch } = InvalidInputError.check(filterSchema, filter);
@@ -75,8 +71,8 @@ export function listQuery(filter: ListFilter, nowMs = Date.now()): string {
 }
 
 /**
- * Runs a query of {@link listQuery}, newest first. Temporal lists running workflows first, then ended ones by their
- * ends: all are read before the first is returned.
+ * Runs a query of {@link listQuery}, newest first. Temporal lists running workflows first, then ended ones by end, so
+ * all are read before the first is returned.
  *
  * @throws TemporalUnreachableError; RefusedError without the search attributes
  */
@@ -89,12 +85,12 @@ export async function* listNewestFirst(client: Client, query: string): AsyncGene
   yield* summaries.sort((one, other) => Date.parse(other.startedAt) - Date.parse(one.startedAt));
 }
 
-/** The most that Temporal lists on one page. */
+/** Temporal's largest page. */
 const PAGE_SIZE = 1_000;
 
 /**
- * Projects with follow-ups for which a condition holds. Reads a page of follow-ups, and then only those of other
- * projects, so the cost grows with the number of projects.
+ * Projects with follow-ups that match a condition. After each page, only other projects are read, so the cost grows
+ * with the number of projects.
  *
  * @throws TemporalUnreachableError; RefusedError without the search attributes
  */

@@ -21,17 +21,17 @@ import { queryWorkflow } from './health.js';
 
 const QUERY_TIMEOUT_MS = 5_000;
 const BUDGET_TIMEOUT_MS = 3_000;
-/** Of `PendingActivityState` of Temporal's API. `SCHEDULED`: no worker is at it. */
+/** `PendingActivityState` of Temporal's API: no worker runs the activity. */
 const SCHEDULED = 1;
-/** An activity that was replaced, until its worker hears of it, up to a minute later. */
+/** A replaced activity, until its worker notices, up to a minute later. */
 const CANCEL_REQUESTED = 3;
 
 /**
- * Progress with what others know by now: its place in the queue and the expected send from its budget, and the next
- * poll from Temporal. Instants are ISO 8601 in UTC.
+ * Progress with its current place and expected send from its budget, and the next poll from Temporal. Times are ISO
+ * 8601 in UTC.
  */
 export type LiveProgress = FollowUpProgress & {
-  /** If `position`, `expectedSendAt` and the reason to wait cannot be confirmed now: the instant they are from. */
+  /** Time of `position`, `expectedSendAt` and the reason to wait, if they cannot be confirmed now. */
   asOf?: string;
 };
 
@@ -39,8 +39,8 @@ type Waiting = Extract<FollowUpProgress, { state: (typeof waitingStates)[number]
 type Activity = NonNullable<WorkflowExecutionDescription['raw']['pendingActivities']>[number];
 
 /**
- * A follow-up's own progress, brought up to date: its workflow hears of polls only when something is decided, and of
- * its place only while it is among the first in line.
+ * A follow-up's progress, brought up to date: its workflow learns of polls only when something is decided, and of its
+ * place only near the front of the line.
  *
  * @throws WorkflowNotFoundError, WorkerUnavailableError, TemporalUnreachableError
  */
@@ -76,7 +76,7 @@ function isWaiting(progress: FollowUpProgress): progress is Waiting {
   return waitingStates.some((state) => state === progress.state);
 }
 
-/** Adds what the heartbeat of a watch says. */
+/** Adds a watch's heartbeat. */
 async function joinWatch(
   client: Client,
   workflowId: string,
@@ -104,10 +104,10 @@ async function joinWatch(
   };
 }
 
-/** Adds why an ask for a slot is repeated, and when. */
+/** Adds the reason and the time of a repeated ask for a slot. */
 async function joinAsk(client: Client, workflowId: string, progress: Waiting, activity: Activity) {
   const { lastFailure, lastAttemptCompleteTime, lastStartedTime, scheduledTime } = activity;
-  // A failure converter may keep the message from the server.
+  // A failure converter may hide the message from the server.
   const { encodedAttributes } = lastFailure ?? {};
   const hidden = await decode<unknown>(client, workflowId, activity, encodedAttributes && [encodedAttributes]);
   const message = z.looseObject({ message: z.string() }).safeParse(hidden).data?.message ?? lastFailure?.message;
@@ -119,12 +119,12 @@ async function joinAsk(client: Client, workflowId: string, progress: Waiting, ac
   };
 }
 
-/** When a worker is to take an activity that none is at. */
+/** When a worker should start a pending activity. */
 function dueAt({ state, nextAttemptScheduleTime, scheduledTime }: Activity): string | undefined {
   return Number(state) === SCHEDULED ? iso(nextAttemptScheduleTime ?? scheduledTime) : undefined;
 }
 
-/** Empty if there is nothing, and if this client cannot decode it. */
+/** Empty if there is nothing, or this client cannot decode it. */
 async function decode<T>(client: Client, workflowId: string, { activityId }: Activity, payloads: Payloads) {
   try {
     const [value = {}] = await decodePayloads(client, workflowId, payloads, activityId ?? undefined);
@@ -138,7 +138,7 @@ function iso(timestamp: Timestamp | null | undefined): string | undefined {
   return timestamp ? new Date(timestampMs(timestamp)).toISOString() : undefined;
 }
 
-/** The status of a budget with the place of a follow-up; `stopped`; or `undefined` if it does not answer. */
+/** The status of a budget with a follow-up's place; `stopped`; or `undefined` without an answer. */
 async function askBudget(
   client: Client,
   projectId: string,
@@ -146,7 +146,7 @@ async function askBudget(
 ): Promise<BudgetStatus | 'stopped' | undefined> {
   const workflowId = projectBudgetWorkflowId(projectId);
   try {
-    // A closed one would answer, too.
+    // A closed one would also answer.
     const { status } = await callTemporal(client, () => client.workflow.getHandle(workflowId).describe());
     if (toExecutionStatus(status.name) !== 'running') return 'stopped';
     return await queryWorkflow(client, workflowId, BUDGET_TIMEOUT_MS, budgetStatusQuery, Date.now(), about);
@@ -156,7 +156,7 @@ async function askBudget(
   }
 }
 
-/** Progress of a follow-up that waits in line, with its budget's answer. */
+/** Combines a waiting follow-up's progress with its budget's answer. */
 export function joinPlace(
   budget: BudgetStatus | 'stopped' | undefined,
   workflowId: string,
@@ -183,7 +183,7 @@ export function joinPlace(
   return { ...facts, state: 'waiting-for-budget', waitReason: 'slot' };
 }
 
-/** Why nothing of a project is sent; `undefined` if each of its follow-ups has its own reason to wait. */
+/** Why a project sends nothing; `undefined` if each of its follow-ups has its own reason to wait. */
 function reasonOfAll({ isCounting, paused }: BudgetStatus): WaitReason | undefined {
   if (isCounting) return 'counting';
   const [reason] = paused?.reasons ?? [];

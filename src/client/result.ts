@@ -15,19 +15,18 @@ import { isPassingTrouble, pause } from '../temporal/grpc.js';
 import { BatchFailedError, FollowUpFailedError } from './errors.js';
 import { type About, type ExecutionStatus, isVagueTrouble, retryWhileAway, toClientError } from './temporal.js';
 
-/** Options of `result`. */
 export interface ResultOptions {
-  /** Ends the wait, not the workflow; the promise rejects with the signal's reason. */
+  /** Ends the wait, not the workflow, with the signal's reason. */
   signal?: AbortSignal;
-  /** How long Temporal may be unreachable in one stretch before the wait ends. @default 600_000 (10 min) */
+  /** Longest outage of Temporal before the wait ends. @default 600_000 (10 min) */
   reconnectTimeoutMs?: number;
 }
 
-/** The server ends an empty long poll after about 20 s; a call that takes longer than this has lost its server. */
+/** The server ends an empty long poll after about 20 s; a longer call has lost its server. */
 const LONG_POLL_TIMEOUT_MS = 60_000;
 const DEFAULT_RECONNECT_TIMEOUT_MS = 600_000;
 const RECONNECT_INTERVAL_MS = 1_000;
-/** Most consecutive errors that say nothing definite. The SDK has tried 10 times before it throws one. */
+/** Most consecutive vague errors. The SDK has tried 10 times before it throws one. */
 const MOST_VAGUE_IN_A_ROW = 10;
 
 /** A workflow whose result is awaited. */
@@ -36,18 +35,17 @@ interface Awaited<Result> {
   /** Describes the workflow, which fails while Temporal is away. */
   describe: () => Promise<{ status: ExecutionStatus }>;
   schema: z.ZodType<Result>;
-  /** What the schema describes, for an error. */
+  /** The subject of error messages. */
   what: string;
-  /** This library's error for the way in which it ended. */
   toError: (error: WorkflowFailedError) => Error;
 }
 
 /**
- * Waits for the result of a workflow without a time limit: polls Temporal, reconnects after lost connections, follows
- * runs that were continued as new or reset.
+ * Waits for the result of a workflow without a time limit: polls Temporal, reconnects after lost connections, and
+ * follows continued and reset runs.
  *
  * @throws the error of `toError`; FollowUpFailedError of the type `Unexpected` if the result does not fit the schema;
- * lasting errors of the long poll or of `describe`; the signal's reason
+ *   lasting errors of the long poll or of `describe`; the signal's reason
  */
 export async function awaitResult<Result>(
   client: Client,
@@ -97,8 +95,8 @@ async function pollForResult(
 }
 
 /**
- * The SDK never removes its listeners from a signal, and adds one whenever the server answers, which happens at each
- * event of a busy workflow. So each long poll gets a signal of its own without a listener limit.
+ * The SDK never removes its listeners from a signal, and adds one at each answer of the server, which comes at each
+ * event of a busy workflow. So each long poll gets its own signal without a listener limit.
  */
 function signalForOnePoll(signal: AbortSignal): AbortSignal {
   const own = AbortSignal.any([signal]);
@@ -106,10 +104,10 @@ function signalForOnePoll(signal: AbortSignal): AbortSignal {
   return own;
 }
 
-// Fields that a later version adds are kept.
+// Keeps fields of later versions.
 const detailsSchema = failureDetailsSchema.loose().extend({ delivered: z.enum(deliveredValues).catch('unknown') });
 
-/** This library's error for the way a follow-up ended. */
+/** This library's error for the end of a follow-up. */
 export function toOutcomeError(workflowId: string, error: WorkflowFailedError): FollowUpFailedError {
   const { cause } = error;
   const failed = (type: FollowUpFailedError['type'], message: string, details?: FailureDetails) =>
@@ -134,11 +132,11 @@ export function toOutcomeError(workflowId: string, error: WorkflowFailedError): 
 function toDetails(value: unknown): FailureDetails {
   const parsed = detailsSchema.safeParse(value);
   if (parsed.success) return parsed.data;
-  // Other fields may come from a newer version; whether the message was delivered must not get lost with them.
+  // Other fields may come from a newer version, but `delivered` must not be lost.
   return detailsSchema.pick({ delivered: true }).safeParse(value).data ?? { delivered: 'unknown' };
 }
 
-/** This library's error for the way a batch's workflow ended. */
+/** This library's error for the end of a batch's workflow. */
 export function toBatchError(batchId: string, error: WorkflowFailedError): BatchFailedError {
   const { cause } = error;
   const failed = (type: string, reason: string, issues?: InputIssue[]) =>
@@ -148,7 +146,6 @@ export function toBatchError(batchId: string, error: WorkflowFailedError): Batch
   return failed('Unexpected', cause?.message ?? error.message);
 }
 
-/** The broken rules that a failure names. */
 export function issuesIn({ details }: ApplicationFailure): InputIssue[] | undefined {
   return detailsSchema.pick({ issues: true }).safeParse(details?.[0]).data?.issues;
 }

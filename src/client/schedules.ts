@@ -14,7 +14,7 @@ import type { BatchTarget } from './batch.js';
 import { InvalidInputError, RefusedError } from './errors.js';
 import { callTemporal } from './temporal.js';
 
-/** Temporal appends this to the id of each firing: the time at which it is due. */
+/** Temporal appends each firing's due time to its id. */
 const FIRING_SUFFIX = '-2026-11-21T02:00:00Z';
 /** Temporal stores the batch in the schedule and copies it into each firing. */
 const MAX_INPUT_BYTES = 262_144;
@@ -42,22 +42,22 @@ const createSchema = z
       90,
       'must be at most 90 characters, because each firing appends its time, and a retry its number',
     ),
-    /** When to fire: 5 fields, or `@daily` and the like. Day of month and day of week must both match. */
+    /** When to fire: 5 fields, or `@daily` and similar. Day of month and day of week must both match. */
     cron: z.string().trim().regex(CRON, CRON_RULE).optional(),
-    /** Or at which interval, counted from 1970-01-01T00:00:00Z: 1 s to 365 d, whole seconds. */
+    /** Or the interval, counted from 1970-01-01T00:00:00Z: 1 s to 365 d, whole seconds. */
     every: secondsSchema('1s').optional(),
-    /** With `every`: how long after the start of each interval. @default 0 */
+    /** With `every`: delay after the start of each interval. @default 0 */
     offset: secondsSchema('0s').default(0),
     /** With `cron`: its time zone. @default 'UTC' */
     timeZone: timeZoneSchema.optional(),
-    /** What a firing does while the previous one is running. @default 'skip' */
+    /** What a firing does while the previous one still runs. @default 'skip' */
     overlap: z.enum(scheduleOverlaps).default('skip'),
     /** How late a firing may start after an outage of Temporal, 10 s to 365 d. @default '1h' */
     catchUpWindow: durationSchema('10s', '365d').default(3_600_000),
     /** Maximum number of firings. Triggers don't count. @default no limit */
     limit: z.int('must be a whole number').min(1, 'must be at least 1').max(1e6, 'must be at most 1000000').optional(),
     note: z.string().min(1, 'must not be empty').max(500, 'must be at most 500 characters').optional(),
-    /** Whether it waits to be resumed. @default false */
+    /** Whether it starts paused. @default false */
     paused: z.boolean().default(false),
     /** The batch of each firing, at most 256 KiB of JSON. */
     input: z.unknown(),
@@ -73,7 +73,7 @@ const createSchema = z
 /** A schedule to create. */
 export type CreateScheduleInput = z.input<typeof createSchema> & { input: FollowUpBatchInput };
 
-/** Checks a schedule and its whole batch, so that one error names every bad field. */
+/** Checks a schedule and its whole batch, so that one error names every invalid field. */
 function parseCreateInput(input: CreateScheduleInput) {
   const schedule = parseInput(createSchema, input);
   const batch = parseBatchInput(input.input);
@@ -86,7 +86,7 @@ function parseCreateInput(input: CreateScheduleInput) {
   return { ...schedule.value, input: batch.value };
 }
 
-/** Why a schedule can't fire a batch that is valid otherwise. */
+/** Why a schedule can't fire an otherwise valid batch. */
 function unfitIssues(name: string, batch: FollowUpBatchInput): InputIssue[] {
   const issues: InputIssue[] = [];
   const bytes = Buffer.byteLength(JSON.stringify(batch));
@@ -103,7 +103,7 @@ function unfitIssues(name: string, batch: FollowUpBatchInput): InputIssue[] {
   return boundedIssues(issues);
 }
 
-/** A schedule as Temporal describes it. Instants are ISO 8601 in UTC. */
+/** A schedule in Temporal. Times are ISO 8601 in UTC. */
 export type ScheduleDescription = ReturnType<typeof toDescription>;
 
 function toDescription({ scheduleId, spec, policies, state, info, action }: Described) {
@@ -114,7 +114,7 @@ function toDescription({ scheduleId, spec, policies, state, info, action }: Desc
   return {
     name: scheduleId,
     times: {
-      /** The expression that it was created with; missing if its times were changed in Temporal. */
+      /** The expression of its creation; missing if its times were changed in Temporal. */
       cron: spec.calendars?.[0]?.comment,
       intervals: (spec.intervals ?? []).map(({ every, offset }) => ({ everyMs: every, offsetMs: offset })),
       /** Of the expression. */
@@ -124,7 +124,7 @@ function toDescription({ scheduleId, spec, policies, state, info, action }: Desc
     overlap: (policies.overlap ?? 'SKIP').toLowerCase().replace('_', '-') as ScheduleOverlap | 'terminate-other',
     catchUpWindowMs: policies.catchupWindow,
     paused: state.paused,
-    /** Its own note, or why it is paused. */
+    /** Its note, or the reason for its pause. */
     note: state.note,
     remainingFirings: state.remainingActions,
     /** Number of follow-ups in each firing. */
@@ -137,7 +137,7 @@ function toDescription({ scheduleId, spec, policies, state, info, action }: Desc
     recentFirings: info.recentActions
       .map(({ takenAt, action }) => ({ batchId: batchIdOf(action), startedAt: takenAt.toISOString() }))
       .reverse(),
-    /** With overlap `allow-all` Temporal knows at most one. */
+    /** With overlap `allow-all`, Temporal knows at most one. */
     runningBatchIds: info.runningActions.map(batchIdOf),
     /** `skipped` by the overlap policy; `missed` because Temporal was away for longer than the catch-up window. */
     counts: {
@@ -149,22 +149,21 @@ function toDescription({ scheduleId, spec, policies, state, info, action }: Desc
 }
 
 /**
- * Batches of follow-ups at set times, on Temporal Schedules. The methods throw a TemporalUnreachableError, and those
- * with a name a RefusedError if there is no such schedule.
+ * Batches of follow-ups at set times, as Temporal Schedules. Methods throw a TemporalUnreachableError, and those with a
+ * name a RefusedError if the schedule does not exist.
  */
 export class Schedules {
   readonly #target: Pick<BatchTarget, 'client' | 'taskQueue'>;
 
-  /** @param target the client, and the task queue of the firings */
   constructor(target: Pick<BatchTarget, 'client' | 'taskQueue'>) {
     this.#target = target;
   }
 
   /**
-   * Creates a schedule. Each firing is a batch of its own with the id `{name}-{time at which it is due}`, so a firing that
-   * Temporal repeats sends nothing twice.
+   * Creates a schedule. Each firing is a separate batch with the id `{name}-{due time}`, so a firing that Temporal
+   * repeats sends nothing twice.
    *
-   * @throws InvalidInputError naming every bad field, before anything is stored; RefusedError if the name is taken
+   * @throws InvalidInputError naming every invalid field, before anything is stored; RefusedError if the name is taken
    */
   async create(input: CreateScheduleInput): Promise<void> {
     const { name, cron, every, offset, timeZone, note, limit, ...settings } = parseCreateInput(input);
@@ -223,7 +222,7 @@ export class Schedules {
     }
   }
 
-  /** The schedule as it is now. Needs no worker. */
+  /** Needs no worker. */
   async describe(name: string): Promise<ScheduleDescription> {
     return toDescription(await this.#run(name));
   }
@@ -233,12 +232,12 @@ export class Schedules {
     await this.#run(name, (schedule, { state }) => schedule.pause(reason || state.note || 'paused'));
   }
 
-  /** Fires again from the next due time on, and restores the schedule's note. */
+  /** Fires again from the next due time, and restores the schedule's note. */
   async resume(name: string): Promise<void> {
     await this.#run(name, (schedule, { memo }) => schedule.unpause((memo?.['note'] ?? 'resumed') as string));
   }
 
-  /** Asks Temporal to fire now, even while paused, under the schedule's own overlap policy. */
+  /** Fires now, even while paused, under the schedule's overlap policy. */
   async trigger(name: string): Promise<void> {
     await this.#run(name, (schedule, { policies }) => schedule.trigger(policies.overlap));
   }
@@ -248,7 +247,7 @@ export class Schedules {
     await this.#run(name, (schedule) => schedule.delete());
   }
 
-  /** Each order begins with a look, because the namespace may have schedules of other programs. */
+  /** Describes the schedule first, because the namespace may have schedules of other programs. */
   async #run(name: string, order?: (schedule: ScheduleHandle, found: Described) => Promise<void>): Promise<Described> {
     const { client } = this.#target;
     const schedule = client.schedule.getHandle(name);

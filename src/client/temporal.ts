@@ -9,19 +9,19 @@ import {
   WorkerUnavailableError,
 } from './errors.js';
 
-/** Deadline of one call of Temporal, retries of the SDK included, in milliseconds. */
+/** Deadline of a call to Temporal in milliseconds, including the SDK's retries. */
 export const DEFAULT_CALL_TIMEOUT_MS = 10_000;
 
-/** What a call of Temporal is about. */
+/** The subject of a call to Temporal. */
 export interface About {
   workflowId: string;
-  /** The refusal to throw if there is no such workflow, and its id. Default: the SDK's WorkflowNotFoundError */
+  /** The refusal to throw if the workflow does not exist, and its id. Default: the SDK's WorkflowNotFoundError */
   missing?: [type: Refusal, id: string];
 }
 
 /**
- * Calls Temporal with a deadline, and turns errors of Temporal itself into this library's errors.
- * Errors about the workflow pass through.
+ * Calls Temporal with a deadline, and converts Temporal's errors to this library's. Errors about the workflow pass
+ * through.
  *
  * @throws TemporalUnreachableError; RefusedError without the search attributes, or as `about` says
  */
@@ -38,9 +38,9 @@ export async function callTemporal<T>(
   }
 }
 
-/** This library's error if Temporal itself is the trouble, or the workflow is missing; else the error itself. */
+/** This library's error if Temporal is the cause, or the workflow is missing; otherwise the error itself. */
 export function toClientError(client: Client, error: unknown, { workflowId, missing }: Partial<About> = {}): unknown {
-  // Its cause has been judged already.
+  // Its cause is already converted.
   if (error instanceof FollowUpClientError) return error;
   const options = { cause: error };
   if (missing && error instanceof WorkflowNotFoundError) return new RefusedError(...missing, options);
@@ -73,14 +73,14 @@ export function isTooLarge(error: unknown): boolean {
 
 const VAGUE: readonly unknown[] = [GrpcStatus.CANCELLED, GrpcStatus.UNKNOWN, GrpcStatus.ABORTED, GrpcStatus.INTERNAL];
 
-/** Whether an update came just as its workflow was continued as new. The next run takes it. */
+/** Whether an update arrived just as its workflow continued as new. The next run accepts it. */
 export function isBetweenRuns(error: unknown): boolean {
   return grpcStatusOf(error) === GrpcStatus.FAILED_PRECONDITION;
 }
 
 /**
- * Whether an error says nothing about the request itself, as when the server's database is busy or the connection
- * broke: a wait may continue after it.
+ * Whether an error says nothing about the request, as when the server's database is busy or the connection broke, so
+ * that a wait may continue.
  */
 export function isVagueTrouble(error: unknown): boolean {
   return VAGUE.includes(grpcStatusOf(error));
@@ -96,7 +96,7 @@ const RETRY_INTERVAL_MS = 1_000;
 /**
  * Repeats a call for up to `timeoutMs` while Temporal or the workers are away.
  *
- * @throws the call's last error; any other error of it at once; the signal's reason
+ * @throws the call's last error; any other error at once; the signal's reason
  */
 export async function retryWhileAway<T>(call: () => Promise<T>, timeoutMs: number, signal?: AbortSignal): Promise<T> {
   const giveUpAtMs = Date.now() + timeoutMs;
@@ -119,7 +119,7 @@ function addressOf({ connection }: Client): string | undefined {
   return 'address' in connection.options ? String(connection.options.address) : undefined;
 }
 
-/** An instant of Temporal's API in epoch milliseconds. */
+/** Converts a time of Temporal's API to epoch milliseconds. */
 export function timestampMs(timestamp: Timestamp | null | undefined): number {
   if (!timestamp) throw new TypeError('an instant is missing in the answer of Temporal');
   const { seconds, nanos } = timestamp;
@@ -127,7 +127,7 @@ export function timestampMs(timestamp: Timestamp | null | undefined): number {
 }
 
 /**
- * Runs a query of Temporal's visibility, page by page while it is iterated: running workflows, then the last to end.
+ * Runs a visibility query, page by page during iteration: running workflows first, then the last ended.
  *
  * @throws TemporalUnreachableError; RefusedError without the search attributes
  */
@@ -144,7 +144,7 @@ export async function* listWorkflows(client: Client, query: string): AsyncGenera
 const MOST_IDS = 500;
 
 /**
- * Ids of the newest workflows that a query of Temporal's visibility finds. Needs no data converter.
+ * Ids of the newest workflows that a visibility query finds. Needs no data converter.
  *
  * @throws TemporalUnreachableError; RefusedError without the search attributes
  */
@@ -154,7 +154,7 @@ export async function listIds(client: Client, query: string, most = MOST_IDS): P
   return executions.flatMap(({ execution }) => execution?.workflowId ?? []);
 }
 
-/** State of a workflow as Temporal sees it. A paused workflow counts as running. */
+/** Temporal's status of a workflow. A paused workflow is running. */
 export type ExecutionStatus = 'running' | 'completed' | 'failed' | 'cancelled' | 'terminated' | 'timedOut' | 'unknown';
 
 const STATUS: Partial<Record<WorkflowExecutionInfo['status']['name'], ExecutionStatus>> = {
@@ -168,12 +168,11 @@ const STATUS: Partial<Record<WorkflowExecutionInfo['status']['name'], ExecutionS
   TIMED_OUT: 'timedOut',
 };
 
-/** Status of an execution in this library's words. */
 export function toExecutionStatus(name: WorkflowExecutionInfo['status']['name']): ExecutionStatus {
   return STATUS[name] ?? 'unknown';
 }
 
-/** What a closed workflow did, after `it`. */
+/** The end of a workflow, as text after `it`. */
 export function describeEnd(status: ExecutionStatus): string {
   if (status === 'timedOut') return 'timed out';
   return status === 'cancelled' || status === 'terminated' ? `was ${status}` : status;

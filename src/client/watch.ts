@@ -4,19 +4,16 @@ import { describeGrpcError } from '../temporal/grpc.js';
 import { TemporalUnreachableError } from './errors.js';
 import { isVagueTrouble } from './temporal.js';
 
-/** Options of `watch`. */
 export interface WatchOptions {
-  /** Time between two looks. @default 1_000 */
+  /** Interval of polls. @default 1_000 */
   intervalMs?: number;
   /** Ends the watch without an error. */
   signal?: AbortSignal;
-  /**
-   * How long Temporal may be unreachable in one stretch before the watch ends with an error. @default 600_000 (10 min)
-   */
+  /** Longest outage of Temporal before the watch ends with an error. @default 600_000 (10 min) */
   reconnectTimeoutMs?: number;
 }
 
-/** Looks again and again, and yields each update that differs from the last one. */
+/** Polls, and yields each update that differs from the last. */
 export async function* watchChanges<Update>(
   { intervalMs = 1_000, signal, reconnectTimeoutMs = 600_000 }: WatchOptions,
   {
@@ -25,7 +22,7 @@ export async function* watchChanges<Update>(
     isLast,
   }: {
     look: (last: Update | undefined) => Promise<Update>;
-    /** The last update, marked as out of date while Temporal is away. */
+    /** The last update, marked as outdated while Temporal is away. */
     outdated: (last: Update, reason: string) => Update;
     isLast: (update: Update) => boolean;
   },
@@ -41,7 +38,7 @@ export async function* watchChanges<Update>(
       const isAway = error instanceof TemporalUnreachableError;
       if (!isAway && !isVagueTrouble(error)) throw error;
       awaySinceMs ??= Date.now();
-      // At the first look there is nothing to hold on to: a wrong address should show at once.
+      // At the first poll there is nothing to keep: a wrong address should show at once.
       if (last === undefined || Date.now() - awaySinceMs >= reconnectTimeoutMs) throw error;
       update = outdated(last, isAway ? error.message : describeGrpcError(error));
     }
