@@ -18,6 +18,7 @@ import {
   type FollowUpInput,
   followUpInputSchema,
 } from '../../src/contract/index.js';
+import { defined } from '../../src/contract/defined.js';
 import { clientOf } from './client.js';
 import { followUp, hear } from './ports.js';
 import { type Code, ContinueAsNew, type Run } from './runs.js';
@@ -49,9 +50,9 @@ export class Batches {
     this.#maxOpen = chance.whole(1, 8);
     this.#mostPartItems = chance.whole(2, 12);
     this.#mostEvents = chance.pick([15, 60, 1_000]);
-    const canary = chance.happens(0.4) ? { canary: chance.whole(1, 4) } : {};
-    const maxFailures = chance.happens(0.3) ? { maxFailures: chance.pick([0, 1, '20%']) } : {};
-    this.start('b', this.newItems('b'), { ...canary, ...maxFailures });
+    const canary = chance.happens(0.4) ? chance.whole(1, 4) : undefined;
+    const maxFailures = chance.happens(0.3) ? chance.pick([0, 1, '20%']) : undefined;
+    this.start('b', this.newItems('b'), defined({ canary, maxFailures }));
     if (chance.happens(0.2)) stage.world.after(chance.between(100, 600_000), () => this.cancel('b'));
     this.#watch();
   }
@@ -125,13 +126,9 @@ export class Batches {
     }
     this.isOver = plans.length === 0;
     for (const { input, memo } of plans) {
-      const {
-        id,
-        items = [],
-        canary,
-        maxFailures,
-      } = input as { items?: FollowUpInput[] } & Omit<Started, 'items'> & { id: string };
-      if (!this.started.has(id)) this.start(id, items, JSON.parse(JSON.stringify({ canary, maxFailures })), memo);
+      const { id, canary, maxFailures } = input;
+      const items = 'items' in input ? input.items : [];
+      if (!this.started.has(id)) this.start(id, items, defined({ canary, maxFailures }), memo);
     }
   }
 
@@ -139,19 +136,15 @@ export class Batches {
   #handle(id: string): BatchHandle {
     const { server } = this.stage;
     const flow = () => this.flowOf(id)!;
-    const itemsOf = () => this.#itemsOf(id);
+    const items = () => this.#itemsOf(id);
     const describe = async () => {
       const { status } = server.latest(idOf(id)) ?? {};
       if (status === undefined) throw new RefusedError('BatchNotFound', id);
       return { status: status === 'running' ? status : 'completed', retry: readRetryMemo(this.started.get(id)?.memo) };
     };
-    const handle = {
-      ...{ describe, status: async () => flow().batch.status(), parts: async () => flow().batch.partIds() },
-      async *list() {
-        yield* itemsOf();
-      },
-    };
-    return handle as unknown as BatchHandle;
+    const status = async () => flow().batch.status();
+    // An array serves a loop that awaits each item.
+    return { describe, status, parts: async () => flow().batch.partIds(), list: items } as unknown as BatchHandle;
   }
 
   /** The items of a batch, as its flow and those of its parts tell them. */
@@ -179,20 +172,18 @@ export class Batches {
     for (const { index, workflowId, status, error } of this.#itemsOf(id)) {
       if (server.restarted.has(workflowId)) continue;
       const { prompt = '' } = items[index] ?? {};
-      const arrived = service.arrivals.filter(
-        (each) => each.isAccepted && each.workflowId === workflowId && each.prompt === prompt,
-      );
+      const ofItem = service.arrivals.filter((each) => each.workflowId === workflowId && each.prompt === prompt);
+      const arrived = ofItem.filter(({ isAccepted }) => isAccepted);
       const delivered = status ? 'yes' : error?.delivered;
       if (delivered === undefined) log.find('lost', workflowId, 'has no outcome');
       const isKept = server.latest(workflowId)?.code.prompt === prompt;
       if (isKept && error?.message.includes('no longer keeps')) log.find('lies', workflowId, 'is there');
       // A cancel that comes too early for a follow-up is repeated.
       const lastMs = cancelledAtMs + (has.size > 0 ? 120_000 : 15_000);
-      if (batch.state.cancelled && arrived.some(({ atMs }) => atMs > lastMs))
-        log.find('late', workflowId, 'was sent after the cancel');
-      if ((delivered === 'yes' && arrived.length === 0) || (delivered === 'no' && arrived.length > 0)) {
-        log.find('lies', workflowId, prompt, JSON.stringify(status ?? error), `${arrived.length} arrived`);
-      }
+      const isLate = batch.state.cancelled && arrived.some(({ atMs }) => atMs > lastMs);
+      if (isLate) log.find('late', workflowId, 'was sent after the cancel');
+      const isLie = arrived.length > 0 ? delivered === 'no' : delivered === 'yes';
+      if (isLie) log.find('lies', workflowId, prompt, JSON.stringify(status ?? error), `${arrived.length} arrived`);
     }
   }
 
@@ -200,16 +191,13 @@ export class Batches {
   judge(isDisturbed: boolean): void {
     const { service, log } = this.stage;
     if (!this.isOver) log.find('lost', 'a batch or a retry of it does not end');
-    for (const [id, { items, canary = Infinity, proceededAtMs }] of this.started) {
-      const isEarly = (index: string | undefined) =>
-        index !== undefined && Number(index) >= canary && items.length > canary;
-      for (const { workflowId, atMs } of service.arrivals) {
-        if (atMs < proceededAtMs && isEarly(new RegExp(`/${id}:(\\d+)$`).exec(workflowId)?.[1]))
-          log.find('over', workflowId, 'went before the canary');
-      }
+    for (const { workflowId, atMs } of service.arrivals) {
+      const [, id = '', index = -1] = /([^/]+):(\d+)$/.exec(workflowId) ?? [];
+      const { canary = Infinity, proceededAtMs = 0 } = this.started.get(id) ?? {};
+      if (Number(index) >= canary && atMs < proceededAtMs) log.find('over', workflowId, 'went before the canary');
     }
-    if (!isDisturbed && this.#mostOpen > this.#maxOpen)
-      log.find('over', `${this.#mostOpen} open, at most ${this.#maxOpen}`);
+    const isOver = !isDisturbed && this.#mostOpen > this.#maxOpen;
+    if (isOver) log.find('over', `${this.#mostOpen} open, at most ${this.#maxOpen}`);
   }
 
   #startItem(batchId: string, workflowId: string, input: FollowUpInput, hash: string): boolean {
@@ -256,23 +244,17 @@ export class Batches {
         server.start(workflowId, this.#part(structuredClone(input)));
         return true;
       };
-      let next: BatchState | undefined;
       const flow: BatchFlow = new BatchFlow(rules, {
         ...port,
         isAnswering: () => false,
         isNextRunDue: () => run.isLong(this.#mostEvents),
-        continueAsNew: (state) => Promise.reject(new Error('continued', { cause: (next = state) })),
+        continueAsNew: (state) => Promise.resolve(new ContinueAsNew(JSON.parse(JSON.stringify(state))) as never),
         findPart: find('findPart'),
         tellPart: (workflowId, order) => signal(workflowId, 'order', order),
         startPart: async (input) =>
           (await later(() => startPart(input))) ? { ended: ended(partWorkflowId(input)) } : 'used',
       });
       run.flow = flow;
-      const main = () =>
-        flow.run().catch((thrown: unknown) => {
-          if (!next) throw thrown;
-          return new ContinueAsNew(JSON.parse(JSON.stringify(next)));
-        });
       const add = (input: unknown) => {
         const { more, offset } = input as { more: unknown[]; offset: number };
         const updateId = `add ${offset} ${more.length}`;
@@ -283,7 +265,7 @@ export class Batches {
         report: (report: unknown) => hear(partReportSchema, report, (each) => flow.hear(each)),
         proceed: () => rules.canProceed && flow.change(() => rules.proceed()),
       };
-      return { main, handlers };
+      return { main: () => flow.run(), handlers };
     };
     return { begin, kept: { memo: this.started.get(start.batchId)!.memo } };
   }

@@ -172,7 +172,7 @@ export function planFaults({ world, has, server, service, callers, log, budget, 
   strike('batch', 3, () => server.close(of(PART), 'terminated'));
   strike('batch', 6, () => resetAny(of(ITEM)));
   strike('batch', 6, () => server.close(of(ITEM), 'terminated'));
-  strike('batch', 1, () => chance.happens(0.3) && batches?.cancel(chance.pick([...batches.started.keys()])));
+  strike('batch', 3, () => chance.happens(0.5) && batches?.cancel(chance.pick([...batches.started.keys()])));
   strike('batch', 6, () => {
     const run = of(BATCH);
     server.close(run, 'terminated');

@@ -12,6 +12,8 @@ import { readWatchResult } from '../../src/follow-up/watch.js';
 import { type Code, ContinueAsNew, type Run } from './runs.js';
 import { Chance } from './world.js';
 
+const ASK_ONCE = { isLocal: true, startToCloseMs: 15_000, attempts: 1 } as const;
+const ASK_AGAIN = { startToCloseMs: 20_000, retryMs: [2_000, 300_000] } as const;
 const TELL = { isLocal: true, startToCloseMs: 10_000, retryMs: [1_000, 60_000] } as const;
 const LIST = { isLocal: true, startToCloseMs: 20_000, retryMs: [5_000, 300_000] } as const;
 
@@ -29,34 +31,24 @@ export function followUp(settings: Settings): Code {
     const flow = new FollowUp(settings, {
       ...{ runId, startedAtMs, mayHaveSent: runId !== originalRunId, nowMs, condition },
       random: () => chance.next(),
-      nextTask: async () => {
-        await condition(() => false, 1);
-      },
+      nextTask: () => condition(() => false, 1).then(() => undefined),
       show: ({ state }) => run.show(state),
       // A local activity first, which is never cancelled. If it fails, the server repeats a normal one.
       askForSlot(order, untilMs, onTrouble) {
         let isStopped = false;
-        let stop = (): void => void (isStopped = true);
+        let again: ReturnType<Run['activity']> | undefined;
         const ask = async () => {
-          const first = run.activity('askForSlot', order, { isLocal: true, startToCloseMs: 15_000, attempts: 1 });
-          const { value, error } = (await first.result) ?? {};
+          const { value, error } = (await run.activity('askForSlot', order, ASK_ONCE).result) ?? {};
           if (isStopped || !error) return readSlotAnswer(value);
           onTrouble({ reason: (error as { type?: string }).type ?? 'service', message: error.message });
-          const wholeMs = Math.max(1, untilMs - nowMs());
-          const again = run.activity('askForSlot', order, {
-            startToCloseMs: 20_000,
-            wholeMs,
-            retryMs: [2_000, 300_000],
-          });
-          stop = () => again.stop();
+          again = run.activity('askForSlot', order, { ...ASK_AGAIN, wholeMs: Math.max(1, untilMs - nowMs()) });
           return readSlotAnswer((await again.result)?.value);
         };
-        return { result: ask(), stop: () => stop() };
+        return { result: ask(), stop: () => (again ? again.stop() : void (isStopped = true)) };
       },
       async sendMessage(order) {
-        const startToCloseMs = Math.max(order.grant.leaseMs, 10_000);
-        const { value, error } =
-          (await run.activity('sendMessage', order, { startToCloseMs, attempts: 1 }).result) ?? {};
+        const once = { startToCloseMs: Math.max(order.grant.leaseMs, 10_000), attempts: 1 };
+        const { value, error } = (await run.activity('sendMessage', order, once).result) ?? {};
         const details: unknown = error instanceof TimeoutFailure ? error.lastHeartbeatDetails : undefined;
         return { ...readSendResult(value, order), ...(details as object) };
       },

@@ -33,13 +33,6 @@ export class ContinueAsNew {
 /** Begins a call. Returns what stops it. */
 type Begin = (id: number) => () => void;
 
-interface Call {
-  begin: Begin;
-  /** It is part of a workflow task. */
-  isLocal: boolean;
-  settle: (outcome: Outcome | undefined) => void;
-}
-
 /** After so long, a task under way is written to the history, and goes on as another one. */
 const TASK_BEAT_MS = 8_000;
 
@@ -50,7 +43,8 @@ class Memory {
   events = 0;
   lastCall = 0;
   end: readonly ['completed' | 'failed', Outcome] | undefined;
-  readonly calls = new Map<number, Call>();
+  /** A local call is part of a workflow task. */
+  readonly calls = new Map<number, { begin: Begin; isLocal: boolean; settle: (outcome?: Outcome) => void }>();
   readonly conditions = new Set<{ isOver: () => boolean; meet: () => void }>();
   handlers: Handlers | undefined;
 }
@@ -138,7 +132,7 @@ export class Run {
     if ([...calls.keys()].some((id) => this.#isLocal(id))) return;
     // The server closes no run that has news.
     const isRefused = end !== undefined && this.inbox.length > 0;
-    if (isRefused || world.chance.happens(this.server.faults(this.workflowId).undone)) {
+    if (isRefused || world.chance.happens(this.server.faults().undone)) {
       world.note('undone', this.workflowId, this.runId);
       return this.replay();
     }
@@ -201,10 +195,7 @@ export class Run {
       const dueMs = this.nowMs() + (ms ?? 0) - this.server.offsetOf(this.workflowId);
       const begin = (id: number) => this.server.world.at(dueMs, () => this.server.deliver(this, { id, value: true }));
       const timer = ms === undefined ? undefined : this.call(begin);
-      const end = (isMet: boolean) => {
-        conditions.delete(condition);
-        resolve(isMet);
-      };
+      const end = (isMet: boolean) => (conditions.delete(condition), resolve(isMet));
       const condition = { isOver, meet: () => (timer?.stop(), end(true)) };
       conditions.add(condition);
       void timer?.result.then((fired) => fired && end(false));
@@ -227,10 +218,8 @@ export class Run {
     if (!memory.handlers) {
       const { main, handlers } = this.code.begin(this);
       memory.handlers = handlers;
-      void main().then(
-        (value) => (memory.end = ['completed', { value }]),
-        (error: unknown) => (memory.end = ['failed', { error: error as Error }]),
-      );
+      const fail = (error: unknown) => (memory.end = ['failed', { error: error as Error }]);
+      void main().then((value) => (memory.end = ['completed', { value }]), fail);
     }
     // A worker hears signals and updates first.
     const isTold = (event: Happened) => 'name' in event;

@@ -62,21 +62,22 @@ async function runWorld(world: World, profile: string): Promise<Log> {
   const service = new Service(world, { ...lag, limit: lowerLimit, windowMs });
   const log = new Log(world, has.size > 0 ? START_MS + FAULTS_MS : START_MS, service.arrivals);
   const often = { lost: chance.pick([0.02, 0.1, 0.3]), late: 0.1, doubled: 0.1, refused: chance.pick([0, 0.1]) };
-  const never = { lost: 0, late: 0, doubled: 0, refused: 0 };
-  const chancesOf = (fault: Fault) => () => (has.has(fault) && world.nowMs < log.healedAtMs ? often : never);
   const offsetMs = has.has('clocks') ? chance.between(-marginMs, marginMs) : 0;
   const undoneOften = chance.pick([0.02, 0.2]);
-  const undone = () => (has.has('takeovers') && world.nowMs < log.healedAtMs ? undoneOften : 0);
-  const server = new Server(world, log, offsetMs, () => ({ ...chancesOf('signals')(), undone: undone() }));
+  const isStruck = (fault: Fault) => has.has(fault) && world.nowMs < log.healedAtMs;
+  const chancesOf = (fault: Fault) => (isStruck(fault) ? often : { lost: 0, late: 0, doubled: 0, refused: 0 });
+  const undone = () => (isStruck('takeovers') ? undoneOften : 0);
+  const server = new Server(world, log, offsetMs, () => ({ ...chancesOf('signals'), undone: undone() }));
   const budget = {
     settings: { limit, windowMs, marginMs, reserve },
     places: has.has('crowds') ? { most: chance.whole(2, 6), mostForJob: 2 } : { most: 1_000, mostForJob: 10 },
     mostEvents: chance.pick([50, 330, 1_000]),
   };
   const stage: Stage = { world, has, server, service, log, callers: [], budget };
-  for (let n = chance.whole(1, 3); n > 0; n--) {
-    server.workers.push(new Worker(stage, projectBudget(budget), chancesOf('network')));
-  }
+  const budgetCode = projectBudget(budget);
+  const workers = chance.whole(1, 3);
+  while (server.workers.length < workers)
+    server.workers.push(new Worker(stage, budgetCode, () => chancesOf('network')));
   addCallers(stage, isBacklog ? [320, 320] : hasBatch ? [12, chance.whole(0, 4)] : [chance.whole(2, 8)]);
   if (hasBatch) stage.batches = new Batches(stage);
   planFaults(stage);

@@ -50,7 +50,7 @@ export class Server {
     readonly world: World,
     readonly log: Log,
     private readonly offsetMs: number,
-    readonly faults: (workflowId: string) => { late: number; doubled: number; lost: number; undone: number },
+    readonly faults: () => { late: number; doubled: number; lost: number; undone: number },
   ) {}
 
   latest = (workflowId: string): Run | undefined => this.runs.get(workflowId)?.at(-1);
@@ -152,7 +152,7 @@ export class Server {
 
   signalFromBudget(from: Run, id: number, { workflowId, answer }: Message): () => void {
     const { world, log } = this;
-    const { late, doubled, lost } = this.faults(workflowId);
+    const { late, doubled, lost } = this.faults();
     const name = answer ? 'answer' : 'wake';
     log.count('signals', workflowId);
     const isLost = world.chance.happens(lost);
@@ -190,7 +190,7 @@ export class Server {
       if (activity.isOver) return;
       activity.isOver = true;
       run.activities.delete(activity);
-      stop?.();
+      stop();
       if (!outcome) return;
       const { value, error } = outcome;
       this.world.note('activity', run.workflowId, run.runId, name, error ? error.message : JSON.stringify(value));
@@ -199,7 +199,7 @@ export class Server {
     const states = { details: undefined, wasReset: false, isOver: false };
     const activity: Activity = { run, name, input: structuredClone(input), options, ...states, end };
     const tooLate = () => end({ error: new Error('scheduleToClose') });
-    const stop = options.wholeMs === undefined ? undefined : this.world.after(options.wholeMs, tooLate);
+    const stop = this.world.after(options.wholeMs ?? Infinity, tooLate);
     run.activities.add(activity);
     this.onActivity(activity);
     void this.#perform(activity);
@@ -208,12 +208,7 @@ export class Server {
 
   async #perform(activity: Activity): Promise<void> {
     const { world } = this;
-    const {
-      isLocal,
-      attempts = Infinity,
-      wholeMs = Infinity,
-      retryMs: [firstMs, longestMs] = [0, 0],
-    } = activity.options;
+    const { isLocal, attempts = Infinity, wholeMs = Infinity, retryMs = [0, 0] } = activity.options;
     const info = { attempt: 1, scheduledTimestampMs: world.nowMs, currentAttemptScheduledTimestampMs: world.nowMs };
     for (;;) {
       await world.sleep(world.chance.between(2, isLocal ? 10 : 80));
@@ -227,7 +222,7 @@ export class Server {
       }
       const { error } = outcome;
       const asked = error instanceof ApplicationFailure ? error.nextRetryDelay : undefined;
-      const waitMs = asked ? msToNumber(asked) : Math.min(longestMs, firstMs * 2 ** (info.attempt - 1));
+      const waitMs = asked ? msToNumber(asked) : Math.min(retryMs[1], retryMs[0] * 2 ** (info.attempt - 1));
       const isLast = info.attempt >= attempts || world.nowMs + waitMs > info.scheduledTimestampMs + wholeMs;
       if (!error || (isLast && !activity.wasReset)) return activity.end(outcome);
       info.attempt = activity.wasReset ? 1 : info.attempt + 1;
@@ -244,19 +239,17 @@ export class Server {
       let isOver = false;
       const end = (outcome: Outcome | 'lost') => {
         isOver = true;
-        for (const stop of [stopAttempt, stopBeat]) stop?.();
+        for (const stop of [stopAttempt, stopBeat]) stop();
         resolve(outcome);
       };
-      const expire = (type: 'START_TO_CLOSE' | 'HEARTBEAT', ms: number | undefined) =>
-        ms === undefined
-          ? undefined
-          : this.world.after(ms, () =>
-              end(isLocal && isLost() ? 'lost' : { error: new TimeoutFailure(type, activity.details, type) }),
-            );
+      const expire = (type: 'START_TO_CLOSE' | 'HEARTBEAT', ms = Infinity) => {
+        const failed = () => ({ error: new TimeoutFailure(type, activity.details, type) });
+        return this.world.after(ms, () => end(isLocal && isLost() ? 'lost' : failed()));
+      };
       const beat = (details: unknown) => {
         if (isOver) return;
         activity.details = details;
-        stopBeat?.();
+        stopBeat();
         stopBeat = expire('HEARTBEAT', heartbeatMs);
       };
       const isLost = worker.execute(activity, info, beat, end);

@@ -41,6 +41,7 @@ export class World {
   /** Returns what takes the event back. */
   at(atMs: number, what: () => unknown): () => void {
     const event = { atMs: Math.max(atMs, this.nowMs), what: what as (() => unknown) | undefined };
+    if (atMs === Infinity) return () => undefined;
     let [low, high] = [0, this.#queue.length];
     while (low < high) {
       const middle = (low + high) >> 1;
