@@ -1,31 +1,34 @@
-import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
+import { randomUUID } from 'node:crypto';
+import { describe, expect, test } from 'vitest';
 import { addItemsUpdate, sealUpdate } from '../../src/contract/index.js';
-import { makeItems, measureHistories, startBatch } from '../support/batch.js';
+import { makeItems, startBatch } from '../support/batch.js';
+import { sendNonsense } from '../support/buttons.js';
 import { eventually } from '../support/eventually.js';
-import { FAST, startStack, type Stack } from '../support/stack.js';
+import { type Project, useStack } from '../support/project.js';
+import { schemaCheck } from '../support/schema-check.js';
+import { FAST } from '../support/stack.js';
 
-const LIMIT = 3;
-const WINDOW_MS = 6_000;
-let stack: Stack;
-beforeAll(async () => {
-  stack = await startStack({
-    address: inject('temporalAddress'),
-    env: { FOLLOW_UP_BUDGET_LIMIT: `${LIMIT}`, FOLLOW_UP_BUDGET_WINDOW: '6s', FOLLOW_UP_MARGIN: '200ms' },
-    simulator: { limiter: { kind: 'sliding', limit: LIMIT, windowMs: WINDOW_MS } },
-  });
-});
-afterAll(() => stack.stop());
+const tested = useStack();
 
-const unique = (name: string) => `${name}-${Date.now()}`;
-const sentTo = (projectId: string) =>
-  stack.simulator.ledger.filter((entry) => entry.projectId === projectId && entry.accepted);
+/** A project, and how to start a batch with its id. */
+function newProject(name: string) {
+  const project = tested.newProject(`${name}-${randomUUID().slice(0, 8)}`);
+  const start = (input: unknown) => startBatch(tested.stack, project.id, input);
+  const items = (count: number, extra: object = FAST) => makeItems(tested.stack, [project.id], count, extra);
+  return { project, projectId: project.id, start, items };
+}
+const promptsOf = (project: Project) => project.ledger.map(({ prompt }) => prompt);
 
 describe.concurrent('a batch', () => {
+  const check = Object.fromEntries(
+    ['input', 'status', 'items', 'result'].map((name) => [name, schemaCheck(`follow-up-batch-${name}`)]),
+  );
+
   test('sends one prompt to many jobs; an unknown job and an invalid id are errors of their items only', async () => {
-    const projectId = unique('jobs');
-    makeItems(stack, [projectId], 4);
+    const { project, projectId, start, items } = newProject('jobs');
+    items(4);
     const jobIds = ['job-0', 'job-1', 'unknown', 'no id', 7, 'job-2', 'job-3'];
-    const batch = await startBatch(stack, projectId, { projectId, prompt: 'same', jobIds, defaults: FAST });
+    const batch = await start({ projectId, prompt: 'same', jobIds, defaults: FAST });
     const result = await batch.result();
     expect(result).toMatchObject({ total: 7, completed: 4, errors: 3, unknown: 0 });
     expect(result.errorsByType).toEqual({ JobNotFound: 1, InvalidInput: 2 });
@@ -40,28 +43,50 @@ describe.concurrent('a batch', () => {
       prLink: expect.stringContaining('https://'),
     });
     expect(await batch.items()).toEqual(result.items);
-    expect(sentTo(projectId).map(({ prompt }) => prompt)).toEqual(Array<string>(4).fill('same'));
-    const { followUps } = stack;
+    expect(promptsOf(project)).toEqual(Array<string>(4).fill('same'));
     await eventually('every follow-up is found by its batch', async () => {
       const found = [];
-      for await (const { batchId } of followUps.list({ batch: projectId })) found.push(batchId);
+      for await (const { batchId } of tested.stack.followUps.list({ batch: projectId })) found.push(batchId);
       return found.length === 5;
     });
   });
 
+  test.each<[string, (projectId: string) => object]>([
+    [
+      'a list of items',
+      (projectId) => ({
+        items: ['a', 'gone'].map((jobId) => ({ projectId, jobId, prompt: 'x', lane: null, ...FAST })),
+        maxOpen: null,
+      }),
+    ],
+    ['one prompt', (projectId) => ({ projectId, prompt: 'x', jobIds: ['a', 'gone'], defaults: FAST })],
+  ])('that another SDK starts with %s gives answers that match its JSON Schemas', async (_, toInput) => {
+    const { project, projectId, start } = newProject('answers');
+    project.addJob('a');
+    project.addJob('gone', { status: 'archived' });
+    expect(check['input']?.(toInput(projectId))).toEqual([]);
+    const { handle } = await start(toInput(projectId));
+    const result: unknown = await handle.result();
+    expect(check['result']?.(result)).toEqual([]);
+    expect(result).toMatchObject({ total: 2, completed: 1, errors: 1, errorsByType: { JobArchived: 1 } });
+    const status = await handle.query('batchStatus');
+    expect(check['status']?.(status)).toEqual([]);
+    expect(status).toMatchObject({ ended: true, total: 2 });
+    expect(check['items']?.(await handle.query('batchItems'))).toEqual([]);
+  });
+
   test('sends the items of one job one after another, in their order', async () => {
-    const projectId = unique('turns');
-    makeItems(stack, [projectId], 1);
-    const items = [1, 2, 3].map((turn) => ({ projectId, jobId: 'job-0', prompt: `turn ${turn}`, ...FAST }));
-    const batch = await startBatch(stack, projectId, { items });
-    expect(await batch.result()).toMatchObject({ completed: 3, errors: 0 });
-    expect(sentTo(projectId).map(({ prompt }) => prompt)).toEqual(['turn 1', 'turn 2', 'turn 3']);
+    const { project, projectId, start, items } = newProject('turns');
+    items(1);
+    const turns = [1, 2, 3].map((turn) => ({ projectId, jobId: 'job-0', prompt: `turn ${turn}`, ...FAST }));
+    expect(await (await start({ items: turns })).result()).toMatchObject({ completed: 3, errors: 0 });
+    expect(promptsOf(project)).toEqual(['turn 1', 'turn 2', 'turn 3']);
   });
 
   test('accepts items in pieces until it is sealed, and a repeated piece only once', async () => {
-    const projectId = unique('open');
-    const items = makeItems(stack, [projectId], 5, FAST);
-    const batch = await startBatch(stack, projectId, { items: items.slice(0, 1), open: true });
+    const { project, start, items: make } = newProject('open');
+    const items = make(5);
+    const batch = await start({ items: items.slice(0, 1), open: true });
     const add = (args: [unknown[], number?]) => batch.handle.executeUpdate(addItemsUpdate, { args });
     expect(await add([items.slice(1, 3), 1])).toEqual({ total: 3 });
     expect(await add([items.slice(1, 3), 1])).toEqual({ total: 3 });
@@ -69,7 +94,10 @@ describe.concurrent('a batch', () => {
     await expect(add([[]])).rejects.toMatchObject({ cause: { type: 'InvalidInput' } });
     expect(await add([items.slice(2, 4), 2])).toEqual({ total: 4 });
     await eventually('all of it has ended', async () => (await batch.status()).completed === 4);
-    expect(await batch.status()).toMatchObject({ sealed: false, ended: false, open: 0, waitingToStart: 0 });
+    const status = await batch.status();
+    expect(status).toMatchObject({ sealed: false, ended: false, open: 0, waitingToStart: 0 });
+    expect(check['status']?.(status)).toEqual([]);
+    expect(check['items']?.(await batch.handle.query('batchItems', { offset: 0, limit: 10 }))).toEqual([]);
     expect(await add([items.slice(4)])).toEqual({ total: 5 });
     const seal = (total: number) => batch.handle.executeUpdate<object, [number]>(sealUpdate.name, { args: [total] });
     await expect(seal(4)).rejects.toMatchObject({ cause: { type: 'InvalidInput' } });
@@ -77,91 +105,79 @@ describe.concurrent('a batch', () => {
     expect(await add([items.slice(3), 3])).toEqual({ total: 5 });
     await expect(add([items])).rejects.toMatchObject({ cause: { message: expect.stringContaining('sealed') } });
     expect(await batch.result()).toMatchObject({ total: 5, completed: 5 });
-    expect(sentTo(projectId)).toHaveLength(5);
+    expect(project.ledger).toHaveLength(5);
   });
 
-  test(
-    'that is cancelled withdraws what it has not sent, and says for each item whether it was delivered',
-    { tags: 'long' },
-    async () => {
-      const projectId = unique('cancel');
-      const items = makeItems(stack, [projectId], 12, FAST);
-      const batch = await startBatch(stack, projectId, { items, maxOpen: 8 });
-      await eventually('its first messages are sent', () => sentTo(projectId).length >= 2);
-      await batch.handle.cancel();
-      const result = await batch.result();
-      expect(result).toMatchObject({ total: 12, cancelled: true });
-      expect(result.items).toHaveLength(12);
-      for (const { jobId, status, error } of result.items) {
-        const sent = sentTo(projectId).filter((entry) => entry.jobId === jobId).length;
-        const delivered = status ? 'yes' : error?.delivered;
-        // On a busy machine, the cancel may overtake a send, whose delivery is then unknown.
-        if (delivered === 'unknown') expect(sent).toBeLessThanOrEqual(1);
-        else expect({ jobId, delivered, sent }).toEqual({ jobId, delivered, sent: delivered === 'yes' ? 1 : 0 });
-        if (error) expect(error.type).toBe('Cancelled');
-      }
-      expect(result.errors).toBeGreaterThanOrEqual(4);
-    },
-  );
-
-  test('lets an interactive follow-up go before its backlog', { tags: 'long' }, async () => {
-    const projectId = unique('lanes');
-    const items = makeItems(stack, [projectId], 6, FAST);
-    stack.simulator.addJob({ projectId, jobId: 'urgent' });
-    // No slot comes free until the test shortens the window.
-    const budget = stack.followUps.budget(projectId);
-    await budget.setLimit({ limit: LIMIT, window: '10m' });
-    const batch = await startBatch(stack, projectId, { items });
-    await eventually('the budget is spent, and the others wait', async () => {
-      const waiting = (await budget.status())?.waiting ?? [];
-      return waiting.length === 6 - LIMIT && waiting.every(({ lane }) => lane === 'batch');
-    });
-    const urgent = await stack.followUps.start({ projectId, jobId: 'urgent', prompt: 'now', ...FAST });
-    await eventually('it is the first in the queue', async () => {
-      const { state, position } = await urgent.progress();
-      return state === 'waiting-for-budget' && position === 1;
-    });
-    await budget.setLimit({ window: `${WINDOW_MS}ms` });
-    await urgent.result();
-    // Several slots come free at once, and the order of their sends is a matter of milliseconds.
-    expect(sentTo(projectId).findIndex(({ jobId }) => jobId === 'urgent')).toBeLessThan(2 * LIMIT);
-    expect(await batch.result()).toMatchObject({ completed: 6 });
+  test('that is cancelled withdraws what it has not sent, and says for each item whether it was delivered', async () => {
+    const { project, start, items } = newProject('cancel');
+    await project.budget.setLimit({ limit: 3 });
+    const { handle, result: ended } = await start({ items: items(12), maxOpen: 8 });
+    await project.deliveries(3);
+    await handle.cancel();
+    const result = await ended();
+    expect(result).toMatchObject({ total: 12, cancelled: true });
+    expect(result.items).toHaveLength(12);
+    for (const { jobId, status, error } of result.items) {
+      const sent = project.delivered.filter((each) => each === jobId).length;
+      const delivered = status ? 'yes' : error?.delivered;
+      // On a busy machine, the cancel may overtake a send, whose delivery is then unknown.
+      if (delivered === 'unknown') expect(sent).toBeLessThanOrEqual(1);
+      else expect({ jobId, delivered, sent }).toEqual({ jobId, delivered, sent: delivered === 'yes' ? 1 : 0 });
+      if (error) expect(error.type).toBe('Cancelled');
+    }
+    expect(result.errors).toBeGreaterThanOrEqual(9);
   });
 
-  test('notices a terminated follow-up, and an id that was used before', { tags: 'long' }, async () => {
-    const projectId = unique('dead');
-    const items = makeItems(stack, [projectId], 5, FAST);
-    const used = await stack.followUps.run({ ...items[0]!, key: `${projectId}:0` });
+  test('lets an interactive follow-up go before its backlog, but keeps the reserve from the batch lane', async () => {
+    const { project, start, items } = newProject('lanes');
+    // No slot comes free until the limit rises.
+    await project.budget.setLimit({ limit: 3, reserve: 1 });
+    const batch = await start({ items: items(4) });
+    await project.deliveries(2);
+    await project.waiting(2);
+    await eventually('all sends are settled', async () => (await project.status()).unsettled === 0);
+    expect(await project.status()).toMatchObject({ used: 2, waitingInBatchLane: 2 });
+    const urgent = await project.start('urgent');
+    await project.deliveries(3);
+    expect(project.delivered.at(-1)).toBe('urgent');
+    const next = await project.start('next');
+    await eventually('it is the first in the queue', async () => (await next.progress()).position === 1);
+    await project.budget.setLimit({ limit: 4, reserve: 0 });
+    await project.deliveries(4);
+    expect(project.delivered.at(-1)).toBe('next');
+    await project.budget.setLimit({ limit: 10 });
+    expect(await batch.result()).toMatchObject({ completed: 4 });
+    expect(await Promise.all([urgent, next].map((each) => each.result()))).toHaveLength(2);
+  });
+
+  test('notices a terminated follow-up, and an id that was used before', async () => {
+    const { project, projectId, start, items: make } = newProject('dead');
+    const items = make(5);
+    await project.budget.setLimit({ limit: 4 });
+    const used = await tested.stack.followUps.run({ ...items[0]!, key: `${projectId}:0` });
     expect(used.status).toBe('completed');
-    const batch = await startBatch(stack, projectId, { items });
-    // Two slots are left, so the last item waits for the budget.
-    const last = await eventually('one waits', async () => {
-      const budget = await stack.followUps.budget(projectId).status();
-      return budget?.waiting.at(-1)?.workflowId;
-    });
-    await stack.client.workflow.getHandle(last).terminate('by hand');
+    const batch = await start({ items });
+    const last = await eventually('one waits for the budget', async () => (await project.status()).waiting[0]);
+    await project.workflow(last).terminate('by hand');
     const { items: ended, ...result } = await batch.result();
     expect(result).toMatchObject({ completed: 3, errors: 2, errorsByType: { NotStarted: 1, Terminated: 1 } });
     expect(ended[0]?.error).toMatchObject({ type: 'NotStarted', delivered: 'unknown' });
-    expect(ended.find(({ workflowId }) => workflowId === last)?.error).toMatchObject({ type: 'Terminated' });
-    expect(sentTo(projectId)).toHaveLength(4);
+    expect(ended.find(({ workflowId }) => workflowId === last.workflowId)?.error).toMatchObject({ type: 'Terminated' });
+    expect(project.ledger).toHaveLength(4);
   });
 
   test('skips signals that make no sense', async () => {
-    const projectId = unique('nonsense');
-    const batch = await startBatch(stack, projectId, { items: makeItems(stack, [projectId], 2, FAST), open: true });
+    const { project, projectId, start, items } = newProject('nonsense');
+    await project.budget.pause();
+    const batch = await start({ items: items(2), open: true });
     await eventually('its part runs', async () => (await batch.status()).open > 0);
-    const [partId = ''] = await stack.followUps.batch(projectId).parts();
-    const part = stack.client.workflow.getHandle(partId);
-    for (const nonsense of [null, 7, [], {}, { part: 0, number: 1e15, ended: [null] }]) {
-      await batch.handle.signal('partReport', nonsense);
-      await part.signal('partOrder', nonsense);
-    }
+    const [part = ''] = await tested.stack.followUps.batch(projectId).parts();
+    await sendNonsense(tested.stack.client, batch.handle.workflowId, ['partReport']);
+    await sendNonsense(tested.stack.client, part, ['partOrder']);
     await batch.handle.executeUpdate(sealUpdate.name);
+    await project.budget.resume();
     expect(await batch.result()).toMatchObject({ completed: 2 });
-    for (const { workflowId } of [batch.handle, part]) {
-      expect(await measureHistories(stack, workflowId)).toMatchObject({ failedTasks: 0 });
-    }
+    expect(project.ledger).toHaveLength(2);
   });
 
   test.each([
@@ -171,21 +187,20 @@ describe.concurrent('a batch', () => {
     ['a bad default', { items: [{}], defaults: { settleTime: 'soon' } }, 'defaults.settleTime'],
     ['no prompt', { projectId: 'p', prompt: '', jobIds: ['j'] }, 'prompt'],
     ['too many at once', { items: [{}], maxOpen: 501 }, 'maxOpen'],
-  ])('of %s is refused', async (name, input, field) => {
-    const batch = await startBatch(stack, unique(name.replaceAll(' ', '-')), input);
+  ])('of %s is refused', async (_, input, field) => {
+    const batch = await newProject('refused').start(input);
     await expect(batch.result()).rejects.toMatchObject({
       cause: { type: 'InvalidInput', message: expect.stringContaining(field) },
     });
-    expect(await measureHistories(stack, batch.handle.workflowId)).toMatchObject({ failedTasks: 0 });
-    const failed = stack.followUps.batch(batch.batchId).status();
+    const failed = tested.stack.followUps.batch(batch.batchId).status();
     await expect(failed).rejects.toMatchObject({ name: 'BatchFailedError', type: 'InvalidInput' });
     await expect(failed).rejects.not.toThrow('its follow-ups continue');
   });
 
   test('that is cancelled while it starts the parts of a piece says how many items it has', async () => {
-    const projectId = unique('cancelled');
-    await stack.followUps.budget(projectId).pause();
-    const { handle, status, result } = await startBatch(stack, projectId, { items: [], open: true });
+    const { project, projectId, start } = newProject('cancelled');
+    await project.budget.pause();
+    const { handle, status, result } = await start({ items: [], open: true });
     const items = Array.from({ length: 3_000 }, (_, index) => ({ projectId, jobId: `j${index}`, prompt: 'x' }));
     const answer = handle.executeUpdate(addItemsUpdate, { args: [items] });
     await eventually('it has the items', async () => (await status()).total > 0);

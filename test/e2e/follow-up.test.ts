@@ -1,191 +1,203 @@
+import { execFile } from 'node:child_process';
 import { readFileSync } from 'node:fs';
-import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
-import { WorkflowFailedError } from '@temporalio/client';
-import { ApplicationFailure } from '@temporalio/common';
-import type { StartedFollowUp } from '../../src/client/index.js';
-import { SearchAttribute, type FailureDetails } from '../../src/contract/index.js';
+import { promisify } from 'node:util';
+import { describe, expect, inject, test } from 'vitest';
+import { resolveTemporalCli } from '../../src/dev-server/resolve.js';
+import { SearchAttribute, WorkflowType } from '../../src/contract/index.js';
+import type { NewJob } from '../../src/simulator/index.js';
 import { eventually } from '../support/eventually.js';
-import { FAST, startStack, type Stack } from '../support/stack.js';
+import { failureOf } from '../support/failure-of.js';
+import { Project, reaches, useStack } from '../support/project.js';
+import { schemaCheck } from '../support/schema-check.js';
+import { FAST } from '../support/stack.js';
 
-/** A turn that lasts until {@link endOfTurn}. */
-const HELD_TURN = { behaviour: { neverEnds: true } };
-const PR_OF_TURN = 'https://git.example/pull/2';
+const tested = useStack();
+const { newProject } = tested;
 
-let stack: Stack;
-let count = 0;
-/** Each test has its own job in its own project. */
-function makeJob(jobId = 'job', more: object = {}) {
-  const projectId = `e2e-${++count}-${Date.now()}`;
-  stack.simulator.addJob({ projectId, jobId, ...more });
-  return { projectId, jobId, prompt: `message ${count}`, ...FAST };
-}
-const accepted = (projectId: string) =>
-  stack.simulator.ledger.filter((entry) => entry.projectId === projectId && entry.accepted).length;
+/** Starts a follow-up by its name on the wire, as a client in another language does. */
+const startByName = (workflowId: string, ...args: unknown[]) =>
+  tested.stack.client.workflow.start('followUp', { workflowId, taskQueue: tested.stack.taskQueue, args });
 
-/** Ends a held turn once the agent has been seen at work. */
-async function endOfTurn(followUp: StartedFollowUp): Promise<void> {
+/** Ends a turn that is held, once the agent has been seen at work. */
+async function endSeenTurn(project: Project, followUp: Awaited<ReturnType<Project['start']>>): Promise<void> {
   const seen = async () => (await followUp.progress()).jobStatus === 'active';
   await eventually('the agent has been seen at work', seen);
-  const { projectId, jobId } = await followUp.progress();
-  stack.simulator.changeJob({ projectId, jobId, status: 'completed', prLink: PR_OF_TURN });
+  project.endTurn();
 }
 
-beforeAll(async () => {
-  stack = await startStack({
-    address: inject('temporalAddress'),
-    simulator: { turn: { minMs: 1_000, maxMs: 1_500 } },
-  });
-});
-afterAll(() => stack.stop());
-
 describe.concurrent('a follow-up', () => {
-  test('is delivered once and ends with its pull request', async () => {
-    const input = makeJob('job', HELD_TURN);
-    const followUp = await stack.followUps.start(input);
-    await endOfTurn(followUp);
-    expect(await followUp.result()).toMatchObject({
-      ...{ status: 'completed', delivery: 'sent', observedActive: true },
-      ...{ prLink: PR_OF_TURN, prLinkChanged: true },
-    });
-    expect(accepted(input.projectId)).toBe(1);
-  });
-
-  test('whose key was used before returns the first result and sends nothing', async () => {
-    const input = { ...makeJob(), key: 'once' };
-    const first = await stack.followUps.run(input);
-    const again = await stack.followUps.start({ ...input, prompt: 'something else' });
+  test('is delivered once, ends with its pull request, and gives a second start with its key the same result', async () => {
+    const project = newProject();
+    project.addEndlessJob();
+    const followUp = await project.start('job', { key: 'once' });
+    await endSeenTurn(project, followUp);
+    const [result] = await project.endWell([followUp]);
+    const { prLink } = tested.stack.simulator.job(project.id, 'job') ?? {};
+    expect(result).toMatchObject({ observedActive: true, prLink, prLinkChanged: true });
+    const again = await project.start('job', { key: 'once', prompt: 'something else' });
     expect(again).toMatchObject({ alreadyStarted: true, inputDiffers: true });
-    expect(await again.result()).toEqual(first);
-    expect(accepted(input.projectId)).toBe(1);
+    expect(await again.result()).toEqual(result);
+    expect(project.ledger).toHaveLength(1);
   });
 
-  test.each([
-    ['fail-1', { status: 'failed' }, 'job-failed'],
-    ['archive-1', { status: 'archived' }, 'archived'],
-    ['nopr-1', { status: 'completed', prLink: null }, 'completed'],
-  ])('to %s ends with a result, not a failure', async (jobId, expected, state) => {
-    const handle = await stack.followUps.start(makeJob(jobId));
-    expect(await handle.result()).toMatchObject(expected);
-    expect(await handle.describe()).toMatchObject({ state });
-    expect(await handle.progress()).toMatchObject({ state });
+  test.each<[string, Partial<NewJob> | undefined, string, object]>([
+    ['that completes', {}, 'completed', { status: 'completed', prLinkChanged: true }],
+    ['that completes without a link', { behaviour: { prLinkAfterTurn: 'none' } }, 'completed', { prLink: null }],
+    ['that fails', { behaviour: { outcome: 'failed' } }, 'job-failed', { status: 'failed' }],
+    ['that is archived in its turn', { behaviour: { outcome: 'archived' } }, 'archived', { status: 'archived' }],
+    ['that is archived', { status: 'archived' }, 'not-sent', { type: 'JobArchived', delivered: 'no' }],
+    ['that does not exist', undefined, 'not-sent', { type: 'JobNotFound', delivered: 'no' }],
+  ])('to a job %s gives answers that match their JSON Schemas', async (_, job, state, end) => {
+    const project = newProject();
+    if (job) project.addJob('job', job);
+    const input = { projectId: project.id, jobId: 'job', prompt: 'Add tests.', lane: null, ...FAST };
+    expect(schemaCheck('follow-up-input')(input)).toEqual([]);
+    const workflow = await startByName(`follow-up/${project.id}/job/k`, input);
+    const isProgress = schemaCheck('follow-up-progress');
+    expect(isProgress(await workflow.query('progress'))).toEqual([]);
+    if (state === 'not-sent') {
+      const { type, message, ...details } = await failureOf(workflow.result());
+      expect({ type, ...details }).toMatchObject(end);
+      expect(message).toBeTruthy();
+      expect(schemaCheck('follow-up-failure')(details)).toEqual([]);
+    } else {
+      const result: unknown = await workflow.result();
+      expect(result).toMatchObject(end);
+      expect(schemaCheck('follow-up-result')(result)).toEqual([]);
+    }
+    const ended = await workflow.query('progress');
+    expect(isProgress(ended)).toEqual([]);
+    expect(isProgress({ ...(ended as object), state: 'unknown-state' })).not.toEqual([]);
+    expect(ended).toMatchObject({ state });
+    const followUp = tested.stack.followUps.handle(workflow.workflowId);
+    expect(await followUp.describe()).toMatchObject({ state, status: state === 'not-sent' ? 'failed' : 'completed' });
+    expect(project.delivered).toHaveLength(state === 'not-sent' ? 0 : 1);
+  });
+
+  test('that the temporal command starts with plain JSON finishes', async () => {
+    const project = newProject();
+    project.addJob();
+    const { poll, settleTime } = { poll: { initialInterval: '200ms' }, settleTime: 500 };
+    const input = { projectId: project.id, jobId: 'job', prompt: 'go on', poll, settleTime };
+    const workflowId = `follow-up/${project.id}/job/cli`;
+    await promisify(execFile)(await resolveTemporalCli({ env: process.env }), [
+      ...['workflow', 'start', '--address', inject('temporalAddress'), '--type', 'followUp'],
+      ...['--task-queue', tested.stack.taskQueue, '--workflow-id', workflowId, '--input', JSON.stringify(input)],
+    ]);
+    await project.endWell([tested.stack.followUps.handle(workflowId)]);
   });
 
   test('waits and sends nothing while the service answers reads with an error and status 200, and says so', async () => {
-    const input = makeJob();
-    const { projectId, jobId } = input;
-    stack.simulator.failNext({ method: 'GET', projectId, jobId, how: { status: 200 }, times: 1_000 });
-    const handle = await stack.followUps.start(input);
-    const { lastError } = await eventually('it is blocked', async () => {
-      const progress = await handle.progress();
-      return progress.state === 'blocked' ? progress : undefined;
-    });
+    const project = newProject();
+    project.addJob();
+    tested.stack.simulator.failNext({ method: 'GET', projectId: project.id, how: { status: 200 }, times: 1_000 });
+    const followUp = await project.start();
+    const { lastError } = await reaches(followUp, 'blocked');
     expect(lastError?.message).toContain('not an agent job: planned answer');
-    await handle.cancel();
-    await expect(handle.result()).rejects.toMatchObject({ delivered: 'no' });
-    expect(accepted(projectId)).toBe(0);
+    await followUp.cancel();
+    await expect(followUp.result()).rejects.toMatchObject({ delivered: 'no' });
+    expect(project.ledger).toEqual([]);
   });
 
   test('shows no status and no pull request before its send, although its job has both', async () => {
-    const input = makeJob('job', { status: 'active', behaviour: { neverEnds: true } });
-    const handle = await stack.followUps.start(input);
-    await eventually('it waits', async () => (await handle.progress()).state === 'waiting-for-job');
-    const summary = await handle.describe();
+    const project = newProject();
+    project.addJob('job', { status: 'active', behaviour: { neverEnds: true } });
+    const followUp = await project.start();
+    await reaches(followUp, 'waiting-for-job');
+    const summary = await followUp.describe();
     expect(summary).toMatchObject({ state: 'waiting-for-job' });
     expect(summary).not.toHaveProperty('jobStatus');
     expect(summary).not.toHaveProperty('prLink');
-    await handle.cancel();
-    await expect(handle.result()).rejects.toMatchObject({ delivered: 'no' });
-    expect(await handle.describe()).toMatchObject({ status: 'cancelled', state: 'cancelled' });
-  });
-
-  // It changes what the service shows to all tests.
-  test(
-    'that ends before the service shows it at work is not fooled by the old status',
-    { concurrent: false },
-    async () => {
-      stack.simulator.update({ staleWindowMs: 1_500 });
-      try {
-        const input = makeJob();
-        const before = stack.simulator.job(input.projectId, input.jobId)?.prLink;
-        const result = await stack.followUps.run(input);
-        expect(result.prLink).not.toBe(before);
-        expect(result.prLink).toBe(stack.simulator.job(input.projectId, input.jobId)?.prLink);
-      } finally {
-        stack.simulator.update({ staleWindowMs: 0 });
-      }
-    },
-  );
-
-  test.each([
-    ['archived-1', 'JobArchived'],
-    ['missing-1', 'JobNotFound'],
-  ])('to %s fails with %s and sends nothing', async (jobId, type) => {
-    const input = jobId === 'missing-1' ? { ...makeJob(), jobId } : makeJob(jobId);
-    const handle = await stack.followUps.start(input);
-    await expect(handle.result()).rejects.toMatchObject({ type, delivered: 'no' });
-    expect(await handle.describe()).toMatchObject({ status: 'failed', state: 'not-sent' });
-    expect(await handle.progress()).toMatchObject({ state: 'not-sent', failure: { type, delivered: 'no' } });
-    expect(accepted(input.projectId)).toBe(0);
+    await followUp.cancel();
+    await expect(followUp.result()).rejects.toMatchObject({ delivered: 'no' });
+    expect(await followUp.describe()).toMatchObject({ status: 'cancelled', state: 'cancelled' });
   });
 
   test('whose message took effect but got no answer infers the delivery from the job, and is not sent again', async () => {
-    const input = makeJob('job', HELD_TURN);
-    stack.simulator.failNext({
-      method: 'POST',
-      jobId: input.jobId,
-      projectId: input.projectId,
-      when: 'after',
-      how: 'reset',
-    });
-    const followUp = await stack.followUps.start(input);
-    await endOfTurn(followUp);
+    const project = newProject();
+    project.addEndlessJob();
+    tested.stack.simulator.failNext({ method: 'POST', projectId: project.id, when: 'after', how: 'reset' });
+    const followUp = await project.start();
+    await endSeenTurn(project, followUp);
     expect(await followUp.result()).toMatchObject({ delivery: 'inferred', observedActive: true });
-    expect(accepted(input.projectId)).toBe(1);
+    expect(project.ledger).toHaveLength(1);
   });
 
-  test(
-    'costs at most 24 events, even if its job ends so early that more reads confirm it',
-    { tags: 'long' },
-    async () => {
-      const input = makeJob('job', { behaviour: { turnFactor: 5 } });
-      // The first follow-up of a project waits while its budget starts.
-      const budget = stack.followUps.budget(input.projectId);
-      await budget.resume();
-      await eventually('the budget has counted', async () => !(await budget.status())?.isCounting);
-      const handle = await stack.followUps.start(input);
-      await handle.result();
-      const { events } = await stack.client.workflow.getHandle(handle.workflowId).fetchHistory();
-      expect(events?.length).toBeLessThanOrEqual(24);
-    },
-  );
+  test('whose message was lost is sent again when an operator says so, once', async () => {
+    const project = newProject();
+    project.addEndlessJob();
+    tested.stack.simulator.failNext({ method: 'POST', projectId: project.id, when: 'before', how: 'reset' });
+    const followUp = await project.start('job', { settleTime: '10m' });
+    await reaches(followUp, 'reconciling');
+    await expect(followUp.resolve('maybe' as 'sent')).rejects.toThrow('must be sent or notSent');
+    await followUp.resolve('notSent');
+    await reaches(followUp, 'polling');
+    await expect(followUp.resolve('sent')).rejects.toThrow('it is polling');
+    expect(project.ledger.map(({ accepted }) => accepted)).toEqual([false, true]);
+    await followUp.cancel();
+    await expect(followUp.result()).rejects.toMatchObject({ type: 'Cancelled', delivered: 'yes' });
+  });
+
+  test('costs at most 24 events once its budget runs', { tags: 'long' }, async () => {
+    const project = newProject();
+    await project.budget.resume();
+    await eventually('the budget has counted', async () => !(await project.status()).isCounting);
+    const followUp = await project.start();
+    await followUp.result();
+    expect((await project.workflow(followUp).fetchHistory()).events?.length).toBeLessThanOrEqual(24);
+  });
 
   test('shows in search attributes, summary and details', async () => {
-    const input = makeJob();
-    const handle = await stack.followUps.start(input);
-    const result = await handle.result();
-    const description = await stack.client.workflow.getHandle(handle.workflowId).describe();
-    const attribute = (key: { name: string }) =>
-      description.typedSearchAttributes.getAll().find((pair) => pair.key.name === key.name)?.value;
-    expect(attribute(SearchAttribute.projectId)).toBe(input.projectId);
-    expect(attribute(SearchAttribute.jobId)).toBe(input.jobId);
-    expect(attribute(SearchAttribute.state)).toBe('completed');
-    expect(attribute(SearchAttribute.jobStatus)).toBe('completed');
-    expect(attribute(SearchAttribute.prLink)).toBe(result.prLink);
-    expect(await description.staticSummary()).toContain(input.jobId);
-    const { definition, currentDetails } = await stack.client.workflow
-      .getHandle(handle.workflowId)
+    const project = newProject();
+    const followUp = await project.start();
+    const { prLink } = await followUp.result();
+    const description = await project.workflow(followUp).describe();
+    const values = description.typedSearchAttributes.getAll().map(({ key, value }) => [key.name, value]);
+    expect(Object.fromEntries(values)).toMatchObject({
+      [SearchAttribute.projectId.name]: project.id,
+      [SearchAttribute.jobId.name]: 'job',
+      [SearchAttribute.state.name]: 'completed',
+      [SearchAttribute.jobStatus.name]: 'completed',
+      [SearchAttribute.prLink.name]: prLink,
+    });
+    expect(await description.staticSummary()).toContain('job');
+    const { definition, currentDetails } = await project
+      .workflow(followUp)
       .query<{ definition: unknown; currentDetails: string }>('__temporal_workflow_metadata');
     expect(definition).toBeDefined();
     expect(currentDetails).toContain('**completed**');
-    expect(currentDetails).toContain(`<${result.prLink}>`);
+    expect(currentDetails).toContain(`<${prLink}>`);
+    const { events } = await project.workflow(followUp).fetchHistory();
+    const steps = events?.filter(
+      (each) => each.activityTaskScheduledEventAttributes ?? each.timerStartedEventAttributes,
+    );
+    const summaries = steps?.map(({ userMetadata }) => Buffer.from(userMetadata?.summary?.data ?? []).toString());
+    expect(summaries).not.toContain('');
+    expect(summaries).toEqual(expect.arrayContaining(['"send message 1 to job"', '"watch job until end"']));
     const listed = await eventually('the follow-up is listed by its state', async () => {
       const found: string[] = [];
-      const query = `FollowUpState = 'completed' AND FollowUpProjectId = '${input.projectId}'`;
-      for await (const execution of stack.client.workflow.list({ query })) found.push(execution.workflowId);
+      const query = `FollowUpState = 'completed' AND FollowUpProjectId = '${project.id}'`;
+      for await (const { workflowId } of tested.stack.client.workflow.list({ query })) found.push(workflowId);
       return found.length > 0 ? found : undefined;
     });
-    expect(listed).toEqual([handle.workflowId]);
+    expect(listed).toEqual([followUp.workflowId]);
   });
+});
+
+test('a follow-up that ends before the service shows it at work is not fooled by the old status', async () => {
+  const project = newProject();
+  project.addJob();
+  const link = () => tested.stack.simulator.job(project.id, 'job')?.prLink;
+  const before = link();
+  tested.stack.simulator.update({ staleWindowMs: 1_500 });
+  try {
+    const followUp = await project.start('job', { settleTime: '5s' });
+    const result = await followUp.result();
+    expect(result.prLink).not.toBe(before);
+    expect(result.prLink).toBe(link());
+  } finally {
+    tested.stack.simulator.update({ staleWindowMs: 0 });
+  }
 });
 
 test('the saved views in the docs are queries that Temporal accepts', async () => {
@@ -193,13 +205,16 @@ test('the saved views in the docs are queries that Temporal accepts', async () =
   const queries = [...page.matchAll(/^\| [^|]+\| `(WorkflowType = [^`]+)`/gm)].map(([, query]) => query ?? '');
   expect(queries).toHaveLength(6);
   for (const query of queries) {
-    expect((await stack.client.workflow.count(query)).count).toBeGreaterThanOrEqual(0);
+    expect((await tested.stack.client.workflow.count(query)).count).toBeGreaterThanOrEqual(0);
   }
 });
 
-describe('input', () => {
+describe.concurrent('an input', () => {
   const valid = { projectId: 'p', jobId: 'j', prompt: 'hello' };
-  test.each<[string, unknown, string[]]>([
+  const own = { projectId: 'p', jobId: 'other' };
+  /** The ids that a refused follow-up shows: its own if they are valid, otherwise those of its workflow id. */
+  const named = { projectId: 'p', jobId: 'j' };
+  test.each<[string, unknown, string[], object?]>([
     ['no input', undefined, ['']],
     ['null', null, ['']],
     ['a number', 7, ['']],
@@ -212,58 +227,53 @@ describe('input', () => {
     ['bad durations', { ...valid, jobTimeout: '5 parsecs', settleTime: -1 }, ['settleTime', 'jobTimeout']],
     ['a bad nested field', { ...valid, poll: { initialInterval: '2m', maxInterval: '1m' } }, ['poll.maxInterval']],
     ['a prompt that is too long', { ...valid, prompt: 'ä'.repeat(131_073) }, ['prompt']],
-    ['another workflow id', { ...valid, jobId: 'other' }, ['workflowId']],
-    ['another workflow id and a bad field', { ...valid, jobId: 'other', prompt: '' }, ['prompt', 'workflowId']],
-  ])('of %s fails at once, naming every bad field', async (_name, input, fields) => {
-    const handle = await stack.client.workflow.start('followUp', {
-      taskQueue: stack.taskQueue,
-      workflowId: `follow-up/p/j/bad-${++count}-${Date.now()}`,
-      args: input === undefined ? [] : [input],
+    ['another workflow id', { ...valid, ...own }, ['workflowId'], own],
+    ['another workflow id and a bad field', { ...valid, ...own, prompt: '' }, ['prompt', 'workflowId'], own],
+  ])('of %s is refused at once, naming every bad field', async (name, input, fields, ids = named) => {
+    const workflow = await startByName(`follow-up/p/j/${newProject().id}`, ...(input === undefined ? [] : [input]));
+    const { type, delivered, issues } = (await failureOf(workflow.result())) as Awaited<
+      ReturnType<typeof failureOf>
+    > & {
+      delivered: string;
+      issues: { field: string }[];
+    };
+    expect({ type, delivered, fields: issues.map(({ field }) => field) }).toEqual({
+      type: 'InvalidInput',
+      delivered: 'no',
+      fields,
     });
-    const error: unknown = await handle.result().catch((reason: unknown) => reason);
-    if (!(error instanceof WorkflowFailedError) || !(error.cause instanceof ApplicationFailure)) throw error;
-    expect(error.cause.type).toBe('InvalidInput');
-    const details = error.cause.details?.[0] as FailureDetails;
-    expect(details.delivered).toBe('no');
-    expect(details.issues?.map((issue) => issue.field)).toEqual(fields);
-    const { events } = await handle.fetchHistory();
-    expect(events?.some((event) => event.workflowTaskFailedEventAttributes)).toBe(false);
-  });
-
-  test.each<[string, unknown, { projectId: string; jobId: string }]>([
-    ['its own ids if they are valid', { ...valid, projectId: 'p', jobId: 'other' }, { projectId: 'p', jobId: 'other' }],
-    ['the ids of the workflow id if its own are invalid', { ...valid, jobId: '..' }, { projectId: 'p', jobId: 'j' }],
-    ['the ids of the workflow id if it has none', undefined, { projectId: 'p', jobId: 'j' }],
-  ])('that is refused shows %s', async (_name, input, ids) => {
-    const workflowId = `follow-up/p/j/refused-${++count}-${Date.now()}`;
-    const handle = await stack.client.workflow.start('followUp', {
-      taskQueue: stack.taskQueue,
-      workflowId,
-      args: input === undefined ? [] : [input],
-    });
-    await expect(handle.result()).rejects.toMatchObject({ cause: { type: 'InvalidInput' } });
-    const { typedSearchAttributes } = await handle.describe();
-    expect(typedSearchAttributes.get(SearchAttribute.projectId)).toBe(ids.projectId);
-    expect(typedSearchAttributes.get(SearchAttribute.jobId)).toBe(ids.jobId);
+    const { typedSearchAttributes } = await workflow.describe();
+    const shown = { projectId: SearchAttribute.projectId, jobId: SearchAttribute.jobId };
+    const attributes = Object.entries(shown).map(([field, key]) => [field, typedSearchAttributes.get(key)]);
+    expect(Object.fromEntries(attributes), name).toEqual(ids);
     expect(typedSearchAttributes.get(SearchAttribute.state)).toBe('not-sent');
-    expect(await stack.followUps.handle(workflowId).progress()).toMatchObject({
-      ...ids,
-      state: 'not-sent',
-      failure: { type: 'InvalidInput', delivered: 'no' },
-    });
+    const failure = { type: 'InvalidInput', delivered: 'no' };
+    const progress = await tested.stack.followUps.handle(workflow.workflowId).progress();
+    expect(progress).toMatchObject({ ...ids, state: 'not-sent', failure });
   });
 
   test('may have a second argument, which is ignored', async () => {
-    const { projectId, jobId, ...rest } = makeJob();
-    const handle = await stack.client.workflow.start('followUp', {
-      taskQueue: stack.taskQueue,
-      workflowId: `follow-up/${projectId}/${jobId}/k`,
-      args: [
-        { projectId, jobId, ...rest },
-        { state: 'polling', polls: 1_000 },
-      ],
-    });
-    expect(await handle.result()).toMatchObject({ status: 'completed', delivery: 'sent' });
-    expect(accepted(projectId)).toBe(1);
+    const project = newProject();
+    project.addJob();
+    const input = { projectId: project.id, jobId: 'job', prompt: 'hello', ...FAST };
+    const workflowId = `follow-up/${project.id}/job/k`;
+    await startByName(workflowId, input, { state: 'polling', polls: 1_000 });
+    await project.endWell([tested.stack.followUps.handle(workflowId)]);
   });
+});
+
+test('a key stays used, however its follow-up ended', async () => {
+  const project = newProject();
+  project.addJob();
+  const { taskQueue, client } = tested.stack;
+  const wrong = await client.workflow.start(WorkflowType.followUp, {
+    workflowId: `follow-up/${project.id}/job/k`,
+    taskQueue,
+    args: [{ projectId: project.id, jobId: 'job', prompt: 'hello', lane: 'fast' }],
+    workflowIdReusePolicy: 'REJECT_DUPLICATE',
+  });
+  await expect(wrong.result()).rejects.toThrow();
+  const corrected = await project.start('job', { key: 'k' });
+  expect(corrected).toMatchObject({ alreadyStarted: true, inputDiffers: true });
+  await expect(corrected.result()).rejects.toMatchObject({ type: 'InvalidInput', delivered: 'no' });
 });

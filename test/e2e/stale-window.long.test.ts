@@ -24,7 +24,7 @@ afterAll(() => stack.stop());
 const projectId = `stale-${Date.now()}`;
 function makeJob(jobId: string) {
   stack.simulator.addJob({ projectId, jobId });
-  return { projectId, jobId, prompt: `message to ${jobId}`, ...FAST };
+  return { projectId, jobId, prompt: `message to ${jobId}`, ...FAST, settleTime: '5s' };
 }
 const truth = (jobId: string) => stack.simulator.job(projectId, jobId)?.prLink;
 const acceptedBy = (jobId: string) =>

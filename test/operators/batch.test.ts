@@ -1,63 +1,75 @@
-import { randomUUID } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
-import { pauseWorkflow, unpauseWorkflow } from '../support/buttons.js';
+import { whereTheyStand } from '../../tools/chaos/endings.js';
+import { type BatchHandle, RefusedError, type StartBatchInput } from '../../src/client/index.js';
 import {
   batchItemKey,
   followUpWorkflowId,
   projectBudgetWorkflowId,
   SearchAttribute,
 } from '../../src/contract/index.js';
+import { makeItems } from '../support/batch.js';
+import { deleteWorkflow, pauseWorkflow, resetWorkflow, unpauseWorkflow } from '../support/buttons.js';
 import { eventually } from '../support/eventually.js';
-import { operatedBatches } from '../support/operated-batches.js';
+import { type Project, useStack } from '../support/project.js';
 import { FAST } from '../support/stack.js';
 
-const batches = operatedBatches();
-const { sentTo, partOf, workflowOf, detailsOf, startBatch, threeHaveEnded, endsWell, letAllGo } = batches;
+const operated = useStack({ simulator: { autoCreate: true } });
+const { newProject } = operated;
 
-describe.concurrent('a running batch', () => {
-  test(
-    'that is paused in Temporal, or has a paused part, says so, and continues when it is unpaused',
-    { tags: 'long' },
-    async () => {
-      const batch = await startBatch({ held: true });
-      await threeHaveEnded(batch);
-      for (const workflowId of [batch.workflowId, await partOf(batch)]) {
-        await pauseWorkflow(batches.stack.client, workflowId);
-        const fix = `temporal workflow unpause --workflow-id ${workflowId}`;
-        await eventually('it is named', async () => {
-          const [trouble] = await batch.troubles();
-          return trouble?.kind === 'paused' && trouble.fix === fix;
-        });
-        if (workflowId === batch.workflowId) {
-          await expect(batch.status()).rejects.toMatchObject({ message: expect.stringContaining(fix) });
-        }
-        await unpauseWorkflow(batches.stack.client, workflowId);
-      }
-      await letAllGo(batch);
-      await endsWell(batch);
-    },
-  );
+type OperatedBatch = BatchHandle & { project: Project };
 
-  test('that is terminated says so, and how many follow-ups still run', async () => {
-    const batch = await startBatch({ held: true });
-    await threeHaveEnded(batch);
-    await workflowOf(batch.workflowId).terminate('by hand');
-    await eventually('it says so', async () => {
-      const { ended, cutOff, stillRunning } = await batch.status();
-      return !ended && cutOff === 'terminated' && stillRunning === 5;
-    });
-    await letAllGo(batch);
-    await eventually('they have ended', async () => (await batch.status()).stillRunning === 0);
-    expect(sentTo(batch.batchId)).toHaveLength(8);
+/** A batch of eight items with the same id as its project. */
+async function startBatch(more: Partial<StartBatchInput> = {}): Promise<OperatedBatch> {
+  const project = newProject();
+  const items = makeItems(operated.stack, [project.id], 8, FAST);
+  return Object.assign(await operated.stack.followUps.startBatch({ id: project.id, items, ...more }), { project });
+}
+
+/** One whose first three items have ended, while the others wait until {@link letAllGo}. */
+async function startHeld(): Promise<OperatedBatch> {
+  const project = newProject();
+  await project.budget.setLimit({ limit: 3 });
+  const items = makeItems(operated.stack, [project.id], 8, FAST);
+  const batch = await operated.stack.followUps.startBatch({ id: project.id, items });
+  await eventually('three have ended', async () => (await batch.status()).completed === 3);
+  return Object.assign(batch, { project });
+}
+const letAllGo = ({ project }: OperatedBatch) => project.budget.setLimit({ limit: 100 });
+
+/** Expects that all eight items were sent once and completed. */
+async function endsWell(batch: OperatedBatch) {
+  const result = await batch.result();
+  expect(result).toMatchObject({ total: 8, completed: 8, errors: 0 });
+  expect(result.items.filter(({ status }) => status === 'completed')).toHaveLength(8);
+  expect(batch.project.ledger).toHaveLength(8);
+  return result;
+}
+/** Waits until all eight items have arrived. If they do not, the error says where their follow-ups stand. */
+const allArrive = ({ project }: OperatedBatch) =>
+  project.deliveries(8).catch(async (error: unknown) => {
+    const query = `${SearchAttribute.batchId.name} = '${project.id}'`;
+    throw new Error(`${String(error)}\n${await whereTheyStand(operated.stack.client, query)}`);
   });
-});
+
+const client = () => operated.stack.client;
+const partOf = async (batch: BatchHandle) => ({ workflowId: (await batch.parts())[0]! });
+const workflowOf = ({ workflowId }: { workflowId: string }) => client().workflow.getHandle(workflowId);
+const detailsOf = async (workflow: { workflowId: string }) =>
+  (await workflowOf(workflow).query<{ currentDetails: string }>('__temporal_workflow_metadata')).currentDetails;
+const isGone = (what: () => Promise<unknown>) =>
+  eventually('it is gone', () =>
+    what().then(
+      () => false,
+      () => true,
+    ),
+  );
 
 test('the Temporal UI and command describe each message that people send', async () => {
   const batch = await startBatch();
   const { items } = await endsWell(batch);
   const described = async (workflowId: string) => {
     type Metadata = { definition: Record<string, { name: string; description?: string }[]> };
-    const { definition } = await workflowOf(workflowId).query<Metadata>('__temporal_workflow_metadata');
+    const { definition } = await workflowOf({ workflowId }).query<Metadata>('__temporal_workflow_metadata');
     const handlers = Object.values(definition).flatMap((kind) => (Array.isArray(kind) ? kind : []));
     const names = handlers.filter(({ description }) => description).map(({ name }) => name);
     return names.filter((name) => !name.startsWith('__')).sort();
@@ -69,36 +81,207 @@ test('the Temporal UI and command describe each message that people send', async
   expect(await described(projectBudgetWorkflowId(batch.batchId))).toEqual(ofBudget);
 });
 
+describe.concurrent('a batch with a brake', () => {
+  const isHeld = (batch: BatchHandle) => eventually('it is held', async () => (await batch.status()).hold);
+
+  test('sends exactly its canary until it is told to continue, whatever is reset or terminated', async () => {
+    const batch = await startBatch({ canary: 2 });
+    const { at } = await isHeld(batch);
+    const held = { name: 'canary', reason: 'the canary has ended: 2 of 8 items' };
+    expect(await batch.status()).toMatchObject({ hold: { ...held, at }, completed: 2, open: 0, waitingToStart: 6 });
+    expect(await detailsOf(batch)).toContain(`follow-up batch continue ${batch.batchId}`);
+    const query = `FollowUpBatchId = '${batch.batchId}' AND FollowUpState = 'held'`;
+    await eventually('a list query finds it', async () => (await client().workflow.count(query)).count === 1);
+    await resetWorkflow(client(), batch.workflowId, 'first');
+    await isHeld(batch);
+    const { workflowId: part } = await partOf(batch);
+    await resetWorkflow(client(), part, 'first');
+    await workflowOf({ workflowId: part }).terminate('by hand');
+    await resetWorkflow(client(), batch.workflowId, 'last');
+    expect(await isHeld(batch)).toMatchObject(held);
+    expect(batch.project.ledger).toHaveLength(2);
+    expect(await batch.continue()).toMatchObject(held);
+    await endsWell(batch);
+    await expect(batch.continue()).rejects.toMatchObject({ type: 'BatchEnded' });
+  });
+
+  test('is held when more items fail than may, and continues when told to', async () => {
+    const project = newProject();
+    const items = makeItems(operated.stack, [project.id], 8, FAST);
+    for (const { jobId } of items.slice(0, 3)) project.addJob(jobId, { status: 'archived' });
+    const batch = await operated.stack.followUps.startBatch({ id: project.id, items, maxFailures: '25%', maxOpen: 1 });
+    expect(await isHeld(batch)).toMatchObject({ name: 'max-failures', reason: '3 of 8 items failed (25% may)' });
+    expect(project.ledger.length).toBeLessThanOrEqual(1);
+    await batch.continue();
+    await expect(batch.continue()).rejects.toMatchObject({ type: 'BatchNotHeld' });
+    expect(await batch.result()).toMatchObject({ completed: 5, errorsByType: { JobArchived: 3 } });
+  });
+
+  test('that is cancelled while it is held has a retry with the same canary', { tags: 'long' }, async () => {
+    const batch = await startBatch({ canary: 2 });
+    await isHeld(batch);
+    await batch.cancel();
+    expect(await batch.result()).toMatchObject({ completed: 2, errors: 6, errorsByType: { Cancelled: 6 } });
+    const retry = await batch.retry();
+    expect(await isHeld(retry)).toMatchObject({ reason: 'the canary has ended: 2 of 6 items' });
+    expect(batch.project.ledger).toHaveLength(4);
+    await retry.continue();
+    expect(await retry.result()).toMatchObject({ total: 6, completed: 6 });
+    expect(batch.project.ledger).toHaveLength(8);
+  });
+});
+
+describe.concurrent('a running batch', () => {
+  test('that is terminated says so, and how many follow-ups still run', async () => {
+    const batch = await startHeld();
+    await workflowOf(batch).terminate('by hand');
+    await eventually('it says so', async () => {
+      const { ended, cutOff, stillRunning } = await batch.status();
+      return !ended && cutOff === 'terminated' && stillRunning === 5;
+    });
+    await letAllGo(batch);
+    await eventually('they have ended', async () => (await batch.status()).stillRunning === 0);
+    expect(batch.project.ledger).toHaveLength(8);
+  });
+
+  test(
+    'that is paused in Temporal, or has a paused part, says so, and continues when it is unpaused',
+    { tags: 'long' },
+    async () => {
+      const batch = await startHeld();
+      for (const { workflowId } of [batch, await partOf(batch)]) {
+        await pauseWorkflow(client(), workflowId);
+        const fix = `temporal workflow unpause --workflow-id ${workflowId}`;
+        await eventually('it is named', async () => {
+          const [trouble] = await batch.troubles();
+          return trouble?.kind === 'paused' && trouble.fix === fix;
+        });
+        if (workflowId === batch.workflowId) {
+          await expect(batch.status()).rejects.toMatchObject({ message: expect.stringContaining(fix) });
+        }
+        await unpauseWorkflow(client(), workflowId);
+      }
+      await letAllGo(batch);
+      await endsWell(batch);
+    },
+  );
+
+  test('that is deleted is not found any more, and its follow-ups continue', { tags: 'long' }, async () => {
+    const batch = await startHeld();
+    await deleteWorkflow(client(), batch.workflowId);
+    await eventually('it is not found', () =>
+      batch.status().then(
+        () => false,
+        (error: unknown) => RefusedError.is(error, 'BatchNotFound'),
+      ),
+    );
+    await letAllGo(batch);
+    await allArrive(batch);
+  });
+});
+
+describe.concurrent.each(['first', 'last'] as const)('a reset to its %s task', { tags: 'long' }, (point) => {
+  test('changes nothing for a batch, while it runs, after it was terminated, and after its end', async () => {
+    const batch = await startHeld();
+    await resetWorkflow(client(), batch.workflowId, point);
+    await eventually('it knows them again', async () => (await batch.status()).completed === 3);
+    await workflowOf(batch).terminate('by hand');
+    await resetWorkflow(client(), batch.workflowId, point);
+    await letAllGo(batch);
+    const before = await endsWell(batch);
+    await resetWorkflow(client(), batch.workflowId, point);
+    expect(await endsWell(batch)).toEqual(before);
+    await expect(batch.retry()).rejects.toMatchObject({ type: 'NothingToRetry' });
+  });
+
+  test('changes nothing for a part, while it runs and after its end', async () => {
+    const batch = await startHeld();
+    const part = await partOf(batch);
+    await resetWorkflow(client(), part.workflowId, point);
+    await letAllGo(batch);
+    await endsWell(batch);
+    await resetWorkflow(client(), part.workflowId, point);
+    await workflowOf(part).result();
+    expect(batch.project.ledger).toHaveLength(8);
+  });
+});
+
 describe.concurrent('a part of a batch', () => {
   test('that is terminated is started again, and all its items end well', async () => {
-    const batch = await startBatch({ held: true });
-    await threeHaveEnded(batch);
+    const batch = await startHeld();
     await workflowOf(await partOf(batch)).terminate('by hand');
     await letAllGo(batch);
     await endsWell(batch);
   });
 
   test('that is asked to cancel continues and says so', async () => {
-    const batch = await startBatch({ held: true });
-    await threeHaveEnded(batch);
-    await workflowOf(await partOf(batch)).cancel();
-    await eventually('it says so', async () => (await detailsOf(await partOf(batch))).includes('asked to cancel'));
-    expect(await detailsOf(await partOf(batch))).toContain(`follow-up batch cancel ${batch.batchId}`);
+    const batch = await startHeld();
+    const part = await partOf(batch);
+    await workflowOf(part).cancel();
+    await eventually('it says so', async () => (await detailsOf(part)).includes('asked to cancel'));
+    expect(await detailsOf(part)).toContain(`follow-up batch cancel ${batch.batchId}`);
     await letAllGo(batch);
     await endsWell(batch);
   });
+
+  test(
+    'that is deleted leaves what it had reported, and a retry says that the items are lost',
+    { tags: 'long' },
+    async () => {
+      const batch = await startHeld();
+      await deleteWorkflow(client(), (await partOf(batch)).workflowId);
+      const result = await batch.result();
+      expect(result).toMatchObject({ total: 8, completed: 3, errors: 5, unknown: 5, errorsByType: { Terminated: 5 } });
+      await letAllGo(batch);
+      await allArrive(batch);
+      const message = expect.stringContaining('Temporal no longer keeps it') as string;
+      await expect(batch.retry()).rejects.toMatchObject({ message });
+    },
+  );
+
+  test(
+    'that was deleted after the end: a batch that is reset looks up the results of its follow-ups',
+    { tags: 'long' },
+    async () => {
+      const batch = await startBatch();
+      await endsWell(batch);
+      const part = await partOf(batch);
+      await deleteWorkflow(client(), part.workflowId);
+      await isGone(() => workflowOf(part).describe());
+      await resetWorkflow(client(), batch.workflowId, 'first');
+      await endsWell(batch);
+    },
+  );
 });
 
-test.concurrent(
-  'an item whose follow-up was terminated after its send counts as delivered, and is not retried',
-  async () => {
-    const id = `op-${randomUUID().slice(0, 8)}`;
-    batches.stack.simulator.addJob({ projectId: id, jobId: 'job', behaviour: { neverEnds: true } });
-    const batch = await batches.stack.followUps.startBatch({
-      id,
-      items: [{ projectId: id, jobId: 'job', prompt: 'x', ...FAST }],
-    });
-    const followUp = workflowOf(followUpWorkflowId({ projectId: id, jobId: 'job', key: batchItemKey(id, 0) }));
+describe.concurrent('a retry', () => {
+  /** A batch of eight items of which three are delivered, and the others are cancelled before their send. */
+  async function cancelledAfterThree(): Promise<OperatedBatch> {
+    const batch = await startHeld();
+    await batch.cancel();
+    expect(await batch.result()).toMatchObject({ completed: 3, errors: 5, unknown: 0 });
+    await letAllGo(batch);
+    return batch;
+  }
+
+  test('knows what other retries did, so that nothing is delivered twice', async () => {
+    const batch = await cancelledAfterThree();
+    const first = await batch.retry({ only: 'failed' });
+    expect(first.batchId).toBe(`${batch.batchId}-retry-1`);
+    await expect(batch.retry()).rejects.toMatchObject({ type: 'NothingToRetry' });
+    expect(await first.result()).toMatchObject({ total: 5, completed: 5 });
+    await expect(batch.retry()).rejects.toMatchObject({ type: 'NothingToRetry' });
+    await expect(first.retry()).rejects.toMatchObject({ type: 'NothingToRetry' });
+    expect(batch.project.ledger).toHaveLength(8);
+  });
+
+  test('leaves out an item whose follow-up was terminated after its send: it counts as delivered', async () => {
+    const project = newProject();
+    project.addEndlessJob();
+    const items = [{ projectId: project.id, jobId: 'job', prompt: 'x', ...FAST }];
+    const batch = await operated.stack.followUps.startBatch({ id: project.id, items });
+    const key = batchItemKey(project.id, 0);
+    const followUp = workflowOf({ workflowId: followUpWorkflowId({ projectId: project.id, jobId: 'job', key }) });
     await eventually('it shows that its message is sent', async () => {
       const found = await followUp.describe().catch(() => undefined);
       return found?.typedSearchAttributes.get(SearchAttribute.state) === 'polling';
@@ -107,6 +290,121 @@ test.concurrent(
     const { items: ended } = await batch.result();
     expect(ended[0]?.error).toMatchObject({ type: 'Terminated', delivered: 'yes' });
     await expect(batch.retry()).rejects.toMatchObject({ type: 'NothingToRetry' });
-    expect(sentTo(id)).toHaveLength(1);
+    expect(project.ledger).toHaveLength(1);
+  });
+
+  test('that is planned twice at the same time is one batch', { tags: 'long' }, async () => {
+    const batch = await cancelledAfterThree();
+    const plans = await Promise.all([batch.planRetry(), batch.planRetry({ only: 'failed' })]);
+    const started = await Promise.all(plans.map((plan) => batch.retry({ plan })));
+    expect(started.map(({ batchId }) => batchId)).toEqual(Array(2).fill(`${batch.batchId}-retry-1`));
+    expect(started.filter(({ alreadyStarted }) => alreadyStarted)).toHaveLength(1);
+    expect(await started[0]!.result()).toMatchObject({ total: 5, completed: 5 });
+    expect(batch.project.ledger).toHaveLength(8);
+  });
+
+  test('sends what an earlier retry did not, with the items of the batch itself', { tags: 'long' }, async () => {
+    const batch = await cancelledAfterThree();
+    await batch.project.budget.pause();
+    const first = await batch.retry();
+    await eventually('its follow-ups wait', async () => (await first.status()).open === 5);
+    await first.cancel();
+    expect(await first.result()).toMatchObject({ errorsByType: { Cancelled: 5 } });
+    await batch.project.budget.resume();
+    const second = await first.retry();
+    expect(second.batchId).toBe(`${batch.batchId}-retry-2`);
+    expect((await second.describe()).retry).toEqual((await first.describe()).retry);
+    expect(await second.result()).toMatchObject({ total: 5, completed: 5 });
+    expect(batch.project.ledger).toHaveLength(8);
+  });
+
+  test('leaves out a follow-up that was started again by hand', { tags: 'long' }, async () => {
+    const batch = await cancelledAfterThree();
+    const cancelled = (await batch.result()).items.find(({ error }) => error)!;
+    await eventually('a reset run completes', async () => {
+      await client().workflowService.resetWorkflowExecution({
+        namespace: client().options.namespace,
+        workflowExecution: { workflowId: cancelled.workflowId },
+        workflowTaskFinishEventId: { low: 4, high: 0, unsigned: false } as never,
+        requestId: batch.batchId,
+        resetReapplyExcludeTypes: [4] as never,
+      });
+      return true;
+    });
+    await workflowOf(cancelled).result();
+    const retry = await batch.retry();
+    expect(await retry.result()).toMatchObject({ total: 4, completed: 4 });
+    expect(batch.project.ledger).toHaveLength(8);
+  });
+
+  test(
+    'of a batch that was terminated while it started says how many items are in no part',
+    { tags: 'long' },
+    async () => {
+      const { followUps } = operated.stack;
+      const project = newProject();
+      await project.budget.pause();
+      const jobIds = Array.from({ length: 15_000 }, (_, index) => `j${index}`);
+      const batch = await followUps.startBatch({ id: project.id, projectId: project.id, prompt: 'x', jobIds });
+      await eventually('it has begun', async () => (await batch.parts().catch(() => [])).length > 0);
+      await workflowOf(batch).terminate();
+      let listed = 0;
+      for await (const item of batch.list()) listed += Number(item.index >= 0);
+      const { input, open, neverStarted } = await batch.planRetry({ only: 'failed' });
+      expect(neverStarted).toBeGreaterThan(0);
+      expect(neverStarted).toBe(15_000 - listed);
+      expect('items' in input ? input.items.length : 0).toBe(listed - open);
+      for await (const each of followUps.list({ batch: project.id })) await workflowOf(each).cancel();
+    },
+  );
+});
+
+test(
+  'an id that is used again while a part of the old batch runs sends no item whose follow-up was started',
+  { tags: 'long' },
+  async () => {
+    const old = await startHeld();
+    const { batchId, project } = old;
+    const oldPart = await partOf(old);
+    await workflowOf(old).terminate('by hand');
+    await deleteWorkflow(client(), old.workflowId);
+    await isGone(() => old.describe());
+    const items = makeItems(operated.stack, [batchId], 8, { ...FAST, prompt: 'another message' });
+    const batch = await operated.stack.followUps.startBatch({ id: batchId, items });
+    const result = await batch.result();
+    expect(result).toMatchObject({ total: 8, completed: 0, errors: 8, unknown: 0, errorsByType: { NotStarted: 8 } });
+    expect(result.items.every(({ error }) => error?.delivered === 'no')).toBe(true);
+    await letAllGo(old);
+    await allArrive(old);
+    await workflowOf(oldPart).result();
+    expect(project.ledger.map(({ prompt }) => prompt)).not.toContain('another message');
+    expect(await (await batch.retry()).result()).toMatchObject({ total: 8, completed: 8 });
+    expect(project.ledger).toHaveLength(16);
   },
 );
+
+test('a batch that is cancelled while its follow-ups start sends nothing more', { tags: 'long' }, async () => {
+  const { followUps } = operated.stack;
+  const project = newProject();
+  await project.budget.setLimit({ limit: 1, window: '1h' });
+  const jobIds = Array.from({ length: 200 }, (_, index) => `job-${index}`);
+  const input = { id: project.id, projectId: project.id, prompt: 'x', jobIds, maxOpen: 200, defaults: FAST };
+  const batch = await followUps.startBatch(input);
+  await eventually('they start', async () => (await batch.status().catch(() => undefined))?.open === 200);
+  await batch.cancel();
+  const result = await batch.result();
+  expect(result).toMatchObject({ total: 200, cancelled: true });
+  expect(result.completed + result.errors).toBe(200);
+  await project.budget.setLimit({ limit: 100 });
+  expect(project.ledger.length).toBeLessThanOrEqual(1);
+  const query = `FollowUpBatchId = '${project.id}' AND ExecutionStatus = 'Running'`;
+  await eventually('none runs', async () => (await client().workflow.count(query)).count === 0);
+});
+
+test('a prompt of 100 KB goes to 60 jobs', { tags: 'long' }, async () => {
+  const project = newProject();
+  const jobIds = Array.from({ length: 60 }, (_, index) => `job-${index}`);
+  const input = { id: project.id, projectId: project.id, prompt: 'x'.repeat(100_000), jobIds, defaults: FAST };
+  expect(await (await operated.stack.followUps.startBatch(input)).result()).toMatchObject({ total: 60, completed: 60 });
+  expect(project.ledger).toHaveLength(60);
+});

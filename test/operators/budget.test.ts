@@ -1,77 +1,273 @@
 import { describe, expect, test } from 'vitest';
-import { sendNonsense } from '../support/buttons.js';
-import { projectBudgetWorkflowId } from '../../src/contract/index.js';
+import { deleteWorkflow, type ResetPoint, resetWorkflow, sendNonsense } from '../support/buttons.js';
+import { newState } from '../../src/budget/state.js';
+import type { StartedFollowUp } from '../../src/client/index.js';
+import { budgetTaskQueue, projectBudgetWorkflowId, WorkflowType } from '../../src/contract/index.js';
+import { setLimitUpdate } from '../../src/contract/budget.js';
 import { eventually, readsAllSignals } from '../support/eventually.js';
-import { LIMIT, WINDOW_MS, operatedBudgets } from '../support/operated-budgets.js';
+import { type Project, reaches, useStack } from '../support/project.js';
+import { schemaCheck } from '../support/schema-check.js';
 
-const budgets = operatedBudgets();
-const { newProject, start, startTogether, waits, endWell, workflowOf } = budgets;
+const LIMIT = 2;
+// A budget that counts waits for one lease.
+const operated = useStack({
+  env: {
+    FOLLOW_UP_BUDGET_LIMIT: `${LIMIT}`,
+    FOLLOW_UP_BUDGET_MAX_LIMIT: '100',
+    FOLLOW_UP_MARGIN: '200ms',
+    FOLLOW_UP_SEND_TIMEOUT: '5s',
+    FOLLOW_UP_DRAIN: '1s',
+  },
+  leaseMs: 8_000,
+});
+const { newProject } = operated;
+const WINDOW = { windowMs: 3_600_000 };
 
-async function expectNoFailedTask(projectId: string): Promise<void> {
-  const { events } = await workflowOf(projectId).fetchHistory();
-  expect(events?.filter((event) => event.workflowTaskFailedEventAttributes)).toEqual([]);
-}
-
-const detailsOf = async (projectId: string): Promise<string> => {
-  const metadata = await workflowOf(projectId).query<{ currentDetails: string }>('__temporal_workflow_metadata');
+const detailsOf = async (project: Project): Promise<string> => {
+  const metadata = await project.workflow().query<{ currentDetails: string }>('__temporal_workflow_metadata');
   return metadata.currentDetails;
 };
+const saysSo = (project: Project) =>
+  eventually('it says so', async () => (await detailsOf(project)).includes('asked to cancel'));
 
-describe.concurrent('a budget that is asked to cancel', () => {
-  test('continues and says so with follow-ups in its queue and a running timer', async () => {
-    const projectId = newProject();
-    const followUps = await startTogether(projectId, LIMIT + 2);
-    await workflowOf(projectId).cancel();
-    await eventually('it says so', async () => (await detailsOf(projectId)).includes('asked to cancel'));
-    const more = await start(projectId, 1, LIMIT + 2);
-    await endWell(projectId, [...followUps, ...more]);
-    expect(await budgets.stack.followUps.budget(projectId).state()).toBe('running');
-    await expectNoFailedTask(projectId);
+/** Starts a budget as anyone can. */
+const startBudget = (project: Project, ...more: unknown[]) =>
+  operated.stack.client.workflow.start(WorkflowType.projectBudget, {
+    workflowId: projectBudgetWorkflowId(project.id),
+    taskQueue: budgetTaskQueue(operated.stack.taskQueue),
+    args: [{ projectId: project.id, settings: { limit: LIMIT, ...WINDOW, reserve: 0, marginMs: 200 } }, ...more],
   });
 
+/** A backlog of follow-ups, of which as many as the limit are sent and settled. */
+async function openWorkingBacklog(project: Project, count: number): Promise<StartedFollowUp[]> {
+  const followUps = await project.openBacklog(count, LIMIT);
+  await project.budget.resume();
+  await project.deliveries(LIMIT);
+  await eventually('all sends are settled', async () => (await project.status()).unsettled === 0);
+  return followUps;
+}
+
+async function counted(project: Project, used: number): Promise<void> {
+  await eventually('the budget has counted', async () => {
+    const status = await project.status();
+    if (!status.isCounting) expect(status.used).toBe(used);
+    return !status.isCounting;
+  });
+}
+
+/** Expects that the budget still knows that its limit is used up, and lets all go once the limit allows it. */
+async function keepsLimit(project: Project, followUps: readonly StartedFollowUp[]): Promise<void> {
+  await counted(project, LIMIT);
+  expect(project.delivered).toHaveLength(LIMIT);
+  await project.budget.setLimit({ limit: LIMIT + 1 });
+  await project.deliveries(LIMIT + 1);
+  await eventually('that slot is used', async () => (await project.status()).used === LIMIT + 1);
+  expect(project.delivered).toHaveLength(LIMIT + 1);
+  await project.budget.setLimit({ limit: followUps.length });
+  await project.endWell(followUps, { limit: followUps.length, ...WINDOW });
+}
+
+async function reset(project: Project, point: ResetPoint): Promise<void> {
+  await resetWorkflow(operated.stack.client, project.budget.workflowId, point);
+  await eventually('the new run counts', async () => (await project.status()).isCounting);
+}
+
+describe.concurrent('a budget that is asked to cancel', () => {
   test('continues and says so with an empty queue and no timer', async () => {
-    const projectId = newProject();
-    const first = await start(projectId, 1);
-    await endWell(projectId, first);
-    await workflowOf(projectId).cancel();
-    await workflowOf(projectId).cancel();
-    await eventually('it says so', async () => (await detailsOf(projectId)).includes('asked to cancel'));
-    await endWell(projectId, [...first, ...(await start(projectId, 1, 1))]);
-    expect(await detailsOf(projectId)).toContain('follow-up budget pause');
-    await expectNoFailedTask(projectId);
+    const project = newProject();
+    const first = await project.start('first');
+    await project.endWell([first]);
+    await project.workflow().cancel();
+    await project.workflow().cancel();
+    await saysSo(project);
+    await project.endWell([first, await project.start('second')]);
+    expect(await detailsOf(project)).toContain('follow-up budget pause');
+    expect(await project.budget.state()).toBe('running');
   });
 
   test('before its first task continues too', async () => {
-    const projectId = newProject();
-    const handle = await budgets.stack.client.workflow.start('projectBudget', {
-      workflowId: projectBudgetWorkflowId(projectId),
-      taskQueue: `${budgets.stack.taskQueue}-budget`,
-      args: [{ projectId, settings: { limit: LIMIT, windowMs: WINDOW_MS, reserve: 0, marginMs: 200 } }],
-    });
-    await handle.cancel();
-    await endWell(projectId, await start(projectId, 1));
-    expect(await budgets.stack.followUps.budget(projectId).state()).toBe('running');
+    const project = newProject();
+    await (await startBudget(project)).cancel();
+    await project.endWell([await project.start()]);
+    expect(await project.budget.state()).toBe('running');
   });
 
   test('drops no running follow-up, even if grants to it are on their way', async () => {
-    const projectId = newProject();
-    const budget = budgets.stack.followUps.budget(projectId);
-    await budget.pause();
-    const followUps = await start(projectId, LIMIT);
-    await waits(projectId, LIMIT);
+    const project = newProject();
+    const followUps = await project.openBacklog(LIMIT + 2, LIMIT);
     // Both arrive in one task, so the grants that it sends are pending when the cancel comes.
-    await Promise.all([budget.resume(), workflowOf(projectId).cancel()]);
-    await workflowOf(projectId).cancel();
-    await endWell(projectId, followUps);
-    await expectNoFailedTask(projectId);
+    await Promise.all([project.budget.resume(), project.workflow().cancel()]);
+    await project.workflow().cancel();
+    await saysSo(project);
+    await project.deliveries(LIMIT);
+    await keepsLimit(project, followUps);
   });
 });
 
 test.concurrent('a budget skips signals and updates that make no sense', async () => {
-  const projectId = newProject();
-  const followUps = await startTogether(projectId, LIMIT + 1);
-  await sendNonsense(budgets.stack.client, projectBudgetWorkflowId(projectId), ['tell']);
-  await readsAllSignals(workflowOf(projectId));
-  await endWell(projectId, followUps);
-  await expectNoFailedTask(projectId);
+  const project = newProject();
+  const followUps = await project.openBacklog(LIMIT + 1, LIMIT);
+  const [signals, updates] = [
+    ['tell', 'budgetAnswer', 'wake'],
+    ['ask', 'setLimit'],
+  ];
+  await sendNonsense(operated.stack.client, project.budget.workflowId, signals, updates);
+  await readsAllSignals(project.workflow());
+  expect(await project.status()).toMatchObject({ used: 0, unsettled: 0, waitingTotal: LIMIT + 1, limit: LIMIT });
+  await project.budget.resume();
+  await project.deliveries(LIMIT);
+  await keepsLimit(project, followUps);
+});
+
+test.concurrent('a budget refuses an invalid input, and takes no state that it is started with by hand', async () => {
+  const [bad, forged] = [newProject(), newProject()];
+  const workflow = await operated.stack.client.workflow.start(WorkflowType.projectBudget, {
+    workflowId: projectBudgetWorkflowId(bad.id),
+    taskQueue: budgetTaskQueue(operated.stack.taskQueue),
+    args: [{ projectId: 'other', settings: { limit: -1 } }],
+  });
+  await expect(workflow.result()).rejects.toMatchObject({ cause: { type: 'InvalidInput' } });
+
+  const own = newState({ limit: 1_000, windowMs: 1_000, reserve: 0, marginMs: 0 }, 0);
+  await startBudget(forged, { ...own, isCounting: false, arrivals: 77 });
+  await counted(forged, 0);
+  const { limit, windowMs, remembersSince } = await forged.status();
+  expect({ limit, windowMs }).toEqual({ limit: LIMIT, ...WINDOW });
+  expect(Date.parse(remembersSince)).toBeGreaterThan(Date.now() - 600_000);
+});
+
+test.concurrent('an order to change the limit is refused with the field, the value and the rule', async () => {
+  const project = newProject();
+  await project.budget.setLimit({ limit: 5 });
+  // The worker's ceiling comes with the first ask.
+  await project.endWell([await project.start()]);
+  const bad: [input: object | null | number, words: string[]][] = [
+    [{ limit: -1 }, ['limit', 'must be from 0', '-1']],
+    [{ limit: 1.5 }, ['limit', 'whole number', '1.5']],
+    [{ limit: '5' }, ['limit', 'whole number', '"5"']],
+    [{ window: '1ms' }, ['window', '1ms', '1s']],
+    [{ reserve: 5, limit: 5 }, ['reserve', 'must be below limit']],
+    [{ reserve: 5 }, ['reserve', 'must be below limit', '5']],
+    [{ limits: 5 }, ['limits']],
+    [{}, ['at least one']],
+    [null, ['at least one']],
+    [7, ['7']],
+    [{ limit: 101 }, ['limit', 'FOLLOW_UP_BUDGET_MAX_LIMIT', '100', '101']],
+  ];
+  for (const [input, words] of bad) {
+    const update = project.workflow().executeUpdate(setLimitUpdate, { args: [input as object] });
+    for (const word of words) {
+      const message = expect.stringContaining(word) as string;
+      await expect(update).rejects.toMatchObject({ cause: { type: 'InvalidInput', message } });
+    }
+  }
+  expect(await project.status()).toMatchObject({ limit: 5, ...WINDOW, reserve: 0 });
+});
+
+test.concurrent(
+  'a pause holds every follow-up with its note, and all are sent in their order as the limit allows',
+  async () => {
+    const project = newProject();
+    await project.budget.setLimit({ limit: 1 });
+    await project.budget.pause({ note: 'a release is under way' });
+    const first = await project.start('first');
+    expect((await reaches(first, 'blocked', 'paused')).pause).toMatchObject({ note: 'a release is under way' });
+    expect(await first.describe()).toMatchObject({ state: 'blocked' });
+    expect(project.ledger).toEqual([]);
+    await project.budget.resume();
+    await project.deliveries(1);
+    const second = await project.start('second');
+    await eventually('the second is the next', async () => (await second.progress()).position === 1);
+    const third = await project.start('third');
+    await eventually('the third waits behind it', async () => (await third.progress()).position === 2);
+    const { used, limit, waiting, nextFreeSlotAt } = await project.status();
+    expect({ used, limit, line: waiting.map(({ position }) => position) }).toEqual({ used: 1, limit: 1, line: [1, 2] });
+    // The first slot is free after an hour, and nobody can tell about the second one.
+    expect(nextFreeSlotAt).toBeDefined();
+    expect((await third.progress()).expectedSendAt).toBeUndefined();
+    await project.budget.setLimit({ window: '1s' });
+    await project.endWell([first, second, third], { limit: 1, windowMs: 1_000 });
+    expect(project.delivered).toEqual(['first', 'second', 'third']);
+  },
+);
+
+describe.concurrent('a budget with a backlog', () => {
+  test('that is terminated is not replaced by an empty one: follow-ups wait and say so, until it is restored', async () => {
+    const project = newProject();
+    const sent = await openWorkingBacklog(project, LIMIT);
+    await project.endWell(sent);
+    await project.workflow().terminate();
+    const blocked = await project.startMany(2, 'blocked');
+    for (const followUp of blocked) {
+      const { lastError } = await reaches(followUp, 'blocked', 'budget-stopped');
+      expect(lastError?.message).toContain(`follow-up budget restore ${project.id}`);
+      expect(await followUp.describe()).toMatchObject({ state: 'blocked' });
+      const own: unknown = await project.workflow(followUp).query('progress');
+      expect(schemaCheck('follow-up-progress')(own)).toEqual([]);
+    }
+    await project.budget.restore();
+    for (const followUp of blocked) await followUp.pollNow();
+    await project.waiting(2);
+    await keepsLimit(project, [...sent, ...blocked]);
+  });
+
+  test('that is terminated and restored wakes those in line', async () => {
+    const project = newProject();
+    const followUps = await openWorkingBacklog(project, 4);
+    await project.workflow().terminate();
+    await project.budget.restore();
+    await project.waiting(2);
+    await keepsLimit(project, followUps);
+  });
+
+  test.each(['first', 'last'] as const)('that is reset to its %s task counts, and keeps its line', async (point) => {
+    const project = newProject();
+    const followUps = await openWorkingBacklog(project, 5);
+    await reset(project, point);
+    await keepsLimit(project, followUps);
+  });
+
+  test('that is reset while a message is on its way neither forgets nor repeats it', async () => {
+    const project = newProject();
+    project.addEndlessJob('held');
+    const release = project.holdMessages('held', 'received');
+    const held = await project.start('held');
+    await reaches(held, 'sending');
+    await reset(project, 'first');
+    release();
+    await reaches(held, 'polling');
+    project.endTurn('held');
+    await counted(project, 1);
+    await project.endWell([held, await project.start('next')]);
+  });
+
+  test('that was reset and is reset again counts again', { tags: 'long' }, async () => {
+    const project = newProject();
+    const followUps = await openWorkingBacklog(project, 5);
+    await reset(project, 'first');
+    await counted(project, LIMIT);
+    await project.budget.setLimit({ limit: LIMIT + 1 });
+    await project.deliveries(LIMIT + 1);
+    await eventually('all sends are settled', async () => (await project.status()).unsettled === 0);
+    // Whatever the new run granted is undone, and the order to raise the limit too.
+    await reset(project, (tasks) => tasks.at(-4));
+    await counted(project, LIMIT + 1);
+    expect(project.delivered).toHaveLength(LIMIT + 1);
+    await project.budget.setLimit({ limit: 5 });
+    await project.endWell(followUps, { limit: 5, ...WINDOW });
+  });
+
+  test(
+    'that is deleted starts with the next ask, counts first, and takes those in line again',
+    { tags: 'long' },
+    async () => {
+      const project = newProject();
+      const followUps = await openWorkingBacklog(project, 4);
+      await deleteWorkflow(operated.stack.client, project.budget.workflowId);
+      await eventually('it is gone', async () => (await project.budget.state()) === 'none');
+      const next = await project.start('next');
+      await reaches(next, 'blocked', 'counting');
+      await keepsLimit(project, [...followUps, next]);
+    },
+  );
 });

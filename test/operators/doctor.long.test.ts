@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, test } from 'vitest';
 import { pauseWorkflow, unpauseWorkflow } from '../support/buttons.js';
 import { startDevServer, type DevServer } from '../../src/dev-server/index.js';
 import { runCli } from '../cli/run-cli.js';
@@ -27,30 +27,15 @@ afterAll(async () => {
   await server.stop();
 });
 
-/** The fix of each finding of the doctor, by the subject of the finding. */
+/** The fix of each error or warning of the doctor, by its subject. Each says why it matters and what fixes it. */
 async function workflows(): Promise<{ exitCode: number | null; fixes: Record<string, string> }> {
   const { exitCode, stdout } = await runCli(['doctor', '--json'], { env });
-  const found = findingsIn(stdout);
-  return { exitCode, fixes: Object.fromEntries(found.map(({ name, subject = name, fix }) => [subject, fix])) };
-}
-
-interface Finding {
-  name: string;
-  subject?: string;
-  status: string;
-  message: string;
-  since?: string;
-  why: string;
-  fix: string;
-}
-
-/** The errors and warnings. Each must say why it matters and what fixes it. */
-function findingsIn(stdout: string): Finding[] {
+  type Finding = { name: string; subject?: string; status: string; fix: string };
   const { ok, checks } = JSON.parse(stdout) as { ok: boolean; checks: Finding[] };
   const found = checks.filter(({ status }) => status === 'error' || status === 'warning');
   expect(ok).toBe(found.length === 0);
   for (const finding of found) expect(finding).toMatchObject({ why: expect.any(String), fix: expect.any(String) });
-  return found;
+  return { exitCode, fixes: Object.fromEntries(found.map(({ name, subject = name, fix }) => [subject, fix])) };
 }
 
 test('the doctor names each stuck workflow with the command that fixes it, and finds nothing once all are fixed', async () => {
@@ -142,54 +127,3 @@ test('the status of a follow-up, the budget and the doctor name the cause or the
   // First it counts those that wait.
   await eventually('it is full', async () => (await followUps.budget('wedged').status())?.used === 100);
 }, 240_000);
-
-test('a budget without a worker is an error once a follow-up needs it', async () => {
-  const { client, followUps } = stack;
-  const settings = { limit: 100, windowMs: 3_600_000, reserve: 0, marginMs: 2_000 };
-  const ids = ['moved-1', 'moved-2'].map((projectId) => `project-budget/${projectId}`);
-  for (const [index, workflowId] of ids.entries()) {
-    // Until the delay is over there is nothing that a worker could do.
-    const args = [{ projectId: `moved-${index + 1}`, settings }];
-    await client.workflow.start('projectBudget', { workflowId, taskQueue: 'old-queue', startDelay: '1h', args });
-  }
-  const find = async () => Object.entries((await workflows()).fixes).filter(([subject]) => ids.includes(subject));
-  await eventually('they are listed', async () =>
-    (await runCli(['budget', 'list'], { env })).stdout.includes('moved-2'),
-  );
-  expect(await find()).toEqual([]);
-
-  const followUp = await followUps.start({ projectId: 'moved-2', jobId: 'job', prompt: 'Add tests.', ...FAST });
-  const needed = await eventually('it is an error', async () => {
-    const found = await find();
-    return found.length > 0 ? found : undefined;
-  });
-  expect(needed).toEqual([
-    ['project-budget/moved-2', 'start a worker: FOLLOW_UP_TASK_QUEUE=old-queue follow-up worker'],
-  ]);
-  await followUp.cancel();
-  for (const workflowId of ids) await client.workflow.getHandle(workflowId).terminate('by hand');
-}, 120_000);
-
-describe('what needs a person although nothing is broken', () => {
-  const find = async (subject: string): Promise<Finding | undefined> =>
-    findingsIn((await runCli(['doctor', '--json'], { env })).stdout).find((finding) => finding.subject === subject);
-
-  test('a refused API key is a finding, and so is the budget that it pauses', async () => {
-    const { followUps, simulator } = stack;
-    simulator.update({ apiKeys: { locked: 'another-key' } });
-    const followUp = await followUps.start({ projectId: 'locked', jobId: 'job', prompt: 'Add tests.', ...FAST });
-    const found = await eventually('the budget is paused', async () => {
-      const all = findingsIn((await runCli(['doctor', '--json'], { env })).stdout);
-      const own = all.filter(({ subject }) => subject === 'locked');
-      return own.length === 2 ? own : undefined;
-    });
-    expect(found).toMatchObject([
-      { name: 'API key', status: 'error', message: expect.stringContaining('401') },
-      { name: 'budget', status: 'warning', fix: expect.stringContaining('follow-up budget resume locked') },
-    ]);
-    simulator.update({ apiKeys: {} });
-    await followUps.budget('locked').resume();
-    expect(await followUp.result()).toMatchObject({ status: 'completed' });
-    expect(await find('locked')).toBeUndefined();
-  });
-});

@@ -1,5 +1,4 @@
-import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import {
   deleteWorkflow,
   onActivities,
@@ -9,172 +8,190 @@ import {
   unpauseWorkflow,
 } from '../support/buttons.js';
 import type { StartedFollowUp } from '../../src/client/index.js';
+import { WorkflowType } from '../../src/contract/index.js';
 import { eventually, readsAllSignals } from '../support/eventually.js';
-import { FAST, startStack, type Stack } from '../support/stack.js';
+import { type Project, reaches, useStack } from '../support/project.js';
+import { FAST } from '../support/stack.js';
 
-let stack: Stack;
-beforeAll(async () => {
-  stack = await startStack({
-    address: inject('temporalAddress'),
-    // All clocks are this machine's: a run that was closed before its grant has certainly not used it.
-    env: { FOLLOW_UP_MARGIN: '0s' },
-    simulator: { autoCreate: true },
-  });
+// All clocks are this machine's, so a run that was closed before its grant has certainly not used it. A follow-up that
+// does not know how its send ended waits for lease and drain.
+const operated = useStack({
+  env: { FOLLOW_UP_MARGIN: '0s', FOLLOW_UP_SEND_TIMEOUT: '5s', FOLLOW_UP_DRAIN: '1s' },
+  leaseMs: 8_000,
 });
-afterAll(() => stack.stop());
-
-const newProject = () => `op-${randomUUID().slice(0, 8)}`;
-const ledgerOf = (projectId: string) => stack.simulator.ledger.filter((entry) => entry.projectId === projectId);
-const start = (projectId: string, jobId = 'job', key = 'key') =>
-  stack.followUps.start({ projectId, jobId, key, prompt: 'Add tests.', ...FAST });
+const { newProject } = operated;
+const client = () => operated.stack.client;
 
 /** A follow-up that waits for a slot, until {@link letGo}. */
-async function startWaiting(projectId: string): Promise<StartedFollowUp> {
-  await stack.followUps.budget(projectId).setLimit({ limit: 0 });
-  const followUp = await start(projectId);
-  await eventually('it waits', async () => (await stack.followUps.budget(projectId).status())?.waitingTotal === 1);
-  await eventually('it says so', async () => (await followUp.progress()).state === 'waiting-for-budget');
+async function startWaiting(project: Project): Promise<StartedFollowUp> {
+  await project.budget.setLimit({ limit: 0 });
+  const followUp = await project.start('job', { key: 'key' });
+  await reaches(followUp, 'waiting-for-budget', 'slot');
   return followUp;
 }
-const letGo = (projectId: string) => stack.followUps.budget(projectId).setLimit({ limit: 10 });
-
-/** A follow-up whose message has arrived, and whose answer takes four seconds. */
-async function startSending(projectId: string): Promise<StartedFollowUp> {
-  stack.simulator.failNext({ method: 'POST', projectId, when: 'after', how: { dripMs: 4_000 } });
-  const followUp = await start(projectId);
-  await eventually('its message has arrived', () => ledgerOf(projectId).length === 1);
-  return followUp;
-}
-
-const endsWell = async (projectId: string, followUp: StartedFollowUp) => {
-  expect(await followUp.result()).toMatchObject({ status: 'completed', delivery: 'sent' });
-  expect(ledgerOf(projectId)).toHaveLength(1);
-};
+const letGo = (project: Project) => project.budget.setLimit({ limit: 10 });
 
 describe.concurrent('a waiting follow-up', () => {
   test('that is paused in Temporal says so, and continues when it is unpaused', async () => {
-    const projectId = newProject();
-    const followUp = await startWaiting(projectId);
-    await pauseWorkflow(stack.client, followUp.workflowId);
+    const project = newProject();
+    const followUp = await startWaiting(project);
+    await pauseWorkflow(client(), followUp.workflowId);
     const fix = `temporal workflow unpause --workflow-id ${followUp.workflowId}`;
     expect(await followUp.trouble()).toMatchObject({ kind: 'paused', fix });
     await expect(followUp.progress()).rejects.toMatchObject({ message: expect.stringContaining(fix) });
     await eventually('it is found', async () => {
-      const { troubles } = await stack.followUps.health();
+      const { troubles } = await operated.stack.followUps.health();
       return troubles.some(({ workflowId }) => workflowId === followUp.workflowId);
     });
-    await letGo(projectId);
-    await unpauseWorkflow(stack.client, followUp.workflowId);
-    await endsWell(projectId, followUp);
+    await letGo(project);
+    await unpauseWorkflow(client(), followUp.workflowId);
+    await project.endWell([followUp]);
     expect(await followUp.trouble()).toBeUndefined();
   });
 
-  test.each(['first', 'last'] as const)('that is reset to its %s task is sent once', async (point) => {
-    const projectId = newProject();
-    const followUp = await startWaiting(projectId);
-    await resetWorkflow(stack.client, followUp.workflowId, point);
-    await letGo(projectId);
-    await endsWell(projectId, followUp);
-  });
-
   test.each(['terminated', 'deleted'])('that is %s holds up nobody', async (how) => {
-    const projectId = newProject();
-    const followUp = await startWaiting(projectId);
-    if (how === 'deleted') await deleteWorkflow(stack.client, followUp.workflowId);
-    else await stack.client.workflow.getHandle(followUp.workflowId).terminate('by hand');
-    await letGo(projectId);
-    await endsWell(projectId, await start(projectId, 'job', 'next'));
+    const project = newProject();
+    const followUp = await startWaiting(project);
+    if (how === 'deleted') await deleteWorkflow(client(), followUp.workflowId);
+    else await project.workflow(followUp).terminate('by hand');
+    await letGo(project);
+    await project.endWell([await project.start('job', { key: 'next' })]);
     const ending = how === 'deleted' ? { type: 'FollowUpNotFound' } : { delivered: 'unknown' };
     await expect(followUp.result()).rejects.toMatchObject(ending);
   });
 
   test('skips nonsense, and refuses invalid updates', async () => {
-    const projectId = newProject();
-    const followUp = await startWaiting(projectId);
-    await sendNonsense(stack.client, followUp.workflowId, ['wake', 'pollNow', 'budgetAnswer']);
-    const workflow = stack.client.workflow.getHandle(followUp.workflowId);
+    const project = newProject();
+    const followUp = await startWaiting(project);
+    const workflow = project.workflow(followUp);
+    await sendNonsense(client(), followUp.workflowId, ['wake', 'pollNow', 'budgetAnswer'], ['resolveDelivery']);
     await readsAllSignals(workflow);
-    for (const word of [undefined, null, 7, 'perhaps', 'sent']) {
-      await expect(workflow.executeUpdate('resolveDelivery', { args: [word] })).rejects.toThrow();
-    }
-    await letGo(projectId);
-    await endsWell(projectId, followUp);
-    const { events } = await workflow.fetchHistory();
-    expect(events?.filter((event) => event.workflowTaskFailedEventAttributes)).toEqual([]);
+    await expect(workflow.executeUpdate('resolveDelivery', { args: ['sent'] })).rejects.toThrow();
+    await letGo(project);
+    await project.endWell([followUp]);
   });
 });
 
-describe.concurrent('a follow-up whose message is on its way', () => {
-  test.each(['pause', 'reset', 'reset-heartbeats'] as const)(
-    'is sent once, even if an operator applies %s to its activity',
-    { tags: 'long' },
-    async (what) => {
-      const projectId = newProject();
-      const followUp = await startSending(projectId);
-      expect(await onActivities(stack.client, followUp.workflowId, what)).toBe(1);
-      if (what === 'pause') {
-        const fix = expect.stringContaining(`temporal activity unpause --workflow-id ${followUp.workflowId}`) as string;
-        expect(await followUp.trouble()).toMatchObject({ kind: 'activityPaused', fix });
-      }
-      await endsWell(projectId, followUp);
-    },
-  );
+describe.concurrent.each(['first', 'last'] as const)('a follow-up that is reset to its %s task', (point) => {
+  const reset = ({ workflowId }: StartedFollowUp) => resetWorkflow(client(), workflowId, point);
 
-  test('that is paused in Temporal continues when it is unpaused', { tags: 'long' }, async () => {
-    const projectId = newProject();
-    const followUp = await startSending(projectId);
-    await pauseWorkflow(stack.client, followUp.workflowId);
-    await eventually('its send has ended', async () => {
-      const { raw } = await stack.client.workflow.getHandle(followUp.workflowId).describe();
-      return raw.pendingActivities?.length === 0;
+  test('while it waits in line keeps its place and is sent once', async () => {
+    const project = newProject();
+    await project.budget.setLimit({ limit: 1 });
+    const first = await project.start('first');
+    await project.deliveries(1);
+    const second = await project.start('second');
+    await project.waiting(1);
+    const third = await project.start('third');
+    await project.waiting(2);
+    await reset(second);
+    await reaches(second, 'waiting-for-budget', 'slot');
+    await project.budget.setLimit({ window: '1s' });
+    await project.endWell([first, second, third], { limit: 1, windowMs: 1_000 });
+    expect(project.delivered).toEqual(['first', 'second', 'third']);
+  });
+
+  test('while its message is on its way is sent once, and takes an operator at their word', async () => {
+    const project = newProject();
+    project.addEndlessJob();
+    const release = project.holdMessages('job', 'recorded');
+    const followUp = await project.start('job', { settleTime: '10m' });
+    await project.deliveries(1);
+    await reset(followUp);
+    release();
+    // Nobody can tell: the run that knew the job before the send is closed.
+    await reaches(followUp, 'reconciling');
+    await followUp.resolve('sent');
+    await reaches(followUp, 'polling');
+    await followUp.cancel();
+    await expect(followUp.result()).rejects.toMatchObject({ type: 'Cancelled', delivered: 'unknown' });
+    expect(project.ledger).toHaveLength(1);
+  });
+
+  test('while it watches its job still says that it was sent', async () => {
+    const project = newProject();
+    project.addEndlessJob();
+    const followUp = await project.start();
+    await reaches(followUp, 'polling');
+    await reset(followUp);
+    await reaches(followUp, 'polling');
+    project.endTurn();
+    await project.endWell([followUp]);
+  });
+
+  test('after its end reports the same end, and takes no later turn of its job for its own', async () => {
+    const project = newProject();
+    const followUp = await project.start();
+    const { sentAt, finishedAt, prLink } = await followUp.result();
+    await reset(followUp);
+    const again = await followUp.result();
+    expect(again).toMatchObject({ status: 'completed', delivery: 'sent', prLink });
+    expect(Math.abs(Date.parse(again.sentAt) - Date.parse(sentAt))).toBeLessThanOrEqual(
+      Date.parse(finishedAt) - Date.parse(sentAt),
+    );
+    const next = await project.start();
+    const result = await next.result();
+    await reset(followUp);
+    // The last task has the end of its own turn in its history; the first one has not.
+    if (point === 'last') expect(await followUp.result()).toMatchObject({ delivery: 'sent', prLink });
+    else await expect(followUp.result()).rejects.toMatchObject({ type: 'Closed', delivered: 'yes' });
+    expect(await next.result()).toEqual(result);
+    expect(project.delivered).toEqual(['job', 'job']);
+  });
+});
+
+test.concurrent('a follow-up whose agent is at work reports a paused activity as its trouble', async () => {
+  const project = newProject();
+  project.addEndlessJob();
+  const followUp = await project.start();
+  await reaches(followUp, 'polling');
+  const pause = () => onActivities(client(), followUp.workflowId, 'pause');
+  await eventually('its watch is paused', async () => (await pause()) === 1);
+  const fix = expect.stringContaining(`temporal activity unpause --workflow-id ${followUp.workflowId}`) as string;
+  const trouble = { workflowId: followUp.workflowId, kind: 'activityPaused', fix };
+  expect(await eventually('it is named', () => followUp.trouble())).toMatchObject(trouble);
+  const found = await eventually('it is found', async () => {
+    const { troubles } = await operated.stack.followUps.health();
+    return troubles.find(({ workflowId }) => workflowId === followUp.workflowId);
+  });
+  expect(found).toMatchObject(trouble);
+  await onActivities(client(), followUp.workflowId, 'unpause');
+  project.endTurn();
+  await project.endWell([followUp]);
+});
+
+describe.concurrent('a key that is started again', () => {
+  test('after its follow-up was deleted is not sent again', { tags: 'long' }, async () => {
+    const project = newProject();
+    const followUp = await project.start('job', { key: 'key' });
+    await followUp.result();
+    await deleteWorkflow(client(), followUp.workflowId);
+    await eventually('it is gone', () =>
+      followUp.describe().then(
+        () => false,
+        () => true,
+      ),
+    );
+    const again = await project.start('job', { key: 'key' });
+    expect(again.alreadyStarted).toBe(false);
+    await again.result().catch(() => undefined);
+    expect(project.ledger).toHaveLength(1);
+  });
+
+  test('and terminates its follow-up during the send sends nothing, and does not know', async () => {
+    const project = newProject();
+    project.addJob();
+    const release = project.holdMessages('job', 'recorded');
+    const followUp = await project.start('job', { key: 'key' });
+    await project.deliveries(1);
+    await client().workflow.start(WorkflowType.followUp, {
+      workflowId: followUp.workflowId,
+      taskQueue: operated.stack.taskQueue,
+      args: [{ projectId: project.id, jobId: 'job', prompt: 'message to job', ...FAST }],
+      workflowIdConflictPolicy: 'TERMINATE_EXISTING',
     });
-    await unpauseWorkflow(stack.client, followUp.workflowId);
-    await endsWell(projectId, followUp);
+    await expect(followUp.result()).rejects.toMatchObject({ type: 'DeliveryUnknown', delivered: 'unknown' });
+    release();
+    expect(project.ledger).toHaveLength(1);
   });
-});
-
-describe.concurrent('a follow-up whose agent is at work', () => {
-  /** A follow-up whose job stays at work until the test changes it. */
-  async function startWatching(projectId: string): Promise<StartedFollowUp> {
-    stack.simulator.addJob({ projectId, jobId: 'job', behaviour: { neverEnds: true } });
-    const followUp = await start(projectId);
-    await eventually('it polls', async () => (await followUp.progress()).state === 'polling');
-    return followUp;
-  }
-
-  test('reports a paused activity as its trouble, also in the list of troubles, and continues when it is unpaused', async () => {
-    const projectId = newProject();
-    const followUp = await startWatching(projectId);
-    const pause = () => onActivities(stack.client, followUp.workflowId, 'pause');
-    await eventually('its watch is paused', async () => (await pause()) === 1);
-    const fix = expect.stringContaining(`temporal activity unpause --workflow-id ${followUp.workflowId}`) as string;
-    const trouble = { workflowId: followUp.workflowId, kind: 'activityPaused', fix };
-    await eventually('it is named', async () => (await followUp.trouble()) !== undefined);
-    expect(await followUp.trouble()).toMatchObject(trouble);
-    const found = await eventually('it is found', async () => {
-      const { troubles } = await stack.followUps.health();
-      return troubles.find(({ workflowId }) => workflowId === followUp.workflowId);
-    });
-    expect(found).toMatchObject(trouble);
-    await onActivities(stack.client, followUp.workflowId, 'unpause');
-    stack.simulator.changeJob({ projectId, jobId: 'job', status: 'completed' });
-    await endsWell(projectId, followUp);
-  });
-});
-
-describe.concurrent('a follow-up that has ended', () => {
-  test.each(['first', 'last'] as const)(
-    'that is reset to its %s task is not sent again, and reports the same send and the same end',
-    async (point) => {
-      const projectId = newProject();
-      const followUp = await start(projectId);
-      const before = await followUp.result();
-      expect(before.prLinkChanged).toBe(true);
-      await resetWorkflow(stack.client, followUp.workflowId, point);
-      const after = await followUp.result();
-      expect(after).toMatchObject({ status: 'completed', delivery: 'sent', prLink: before.prLink });
-      expect(Date.parse(after.sentAt)).toBeLessThan(Date.parse(before.finishedAt));
-      expect(ledgerOf(projectId)).toHaveLength(1);
-    },
-  );
 });

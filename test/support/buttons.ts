@@ -86,21 +86,68 @@ export async function onActivities(
   return count;
 }
 
-/** Sends an unknown signal, known signals with arguments that make no sense, and an unknown update. */
-export async function sendNonsense(client: Client, workflowId: string, signals: readonly string[]): Promise<void> {
+const nobody = { workflowId: 'follow-up/another/job/key', runId: 'x', sendNumber: 1 };
+const nonsense: readonly unknown[] = [
+  ...[null, 7, -1, 'x', '', true, [], [[]], {}, { workflowId: 1 }, { kind: null }, { kind: 'rubbish' }],
+  ...[{ kind: 'granted' }, { kind: 'waiting', runId: 'x' }, { kind: 'end' }, { kind: 'settle', ...nobody }],
+  { kind: 'end', ...nobody, turnUntilMs: 'soon' },
+  { kind: 'end', ...nobody, lastTurn: { status: 1 } },
+  { kind: 'settle', ...nobody, outcome: 'sent', atMs: 9e99 },
+  { kind: 'settle', ...nobody, sendNumber: 0, outcome: 'lost', atMs: -1 },
+  { kind: 'granted', runId: 'x', sendNumber: 1, grantedAtMs: 1, leaseMs: -1, overAtMs: 'never' },
+  // Whole, but of another run or project.
+  { kind: 'granted', ...nobody, grantedAtMs: Date.now(), leaseMs: 9_000, overAtMs: Date.now() + 9_000 },
+  { kind: 'settle', ...nobody, outcome: 'sent', atMs: Date.now() },
+  { kind: 'waiting', runId: 'x', sendNumber: 1, reason: 'slot', position: 5, expectedAtMs: 1e300 },
+  { ...nobody, lane: 'fast' },
+  {
+    ...nobody,
+    lane: 'interactive',
+    messageTag: 'x',
+    mayHaveSent: false,
+    startedAtMs: 1,
+    leaseMs: 1,
+    drainMs: 1,
+    maxLimit: 9,
+  },
+  { limit: -1, window: 'soon', reserve: [] },
+  { part: 0, number: 1e15, ended: [null] },
+  JSON.parse('{"__proto__": {"kind": "end"}, "constructor": 1, "kind": "end", "workflowId": "__proto__"}'),
+];
+
+/**
+ * Sends an unknown signal and known signals with arguments that make no sense, and expects that an unknown update and
+ * known updates with such arguments are refused.
+ */
+export async function sendNonsense(
+  client: Client,
+  workflowId: string,
+  signals: readonly string[],
+  updates: readonly string[] = [],
+): Promise<void> {
   const handle = client.workflow.getHandle(workflowId);
   for (const signal of ['no-such-signal', ...signals]) {
     await handle.signal(signal);
-    for (const nonsense of [null, 7, 'x', [], [[]], { workflowId: 1 }]) await handle.signal(signal, nonsense);
+    await Promise.all(nonsense.map((each) => handle.signal(signal, each)));
   }
-  // A workflow whose tasks fail answers no update.
-  const update = () => handle.executeUpdate('no-such-update', { args: [{}] });
-  await client.withDeadline(Date.now() + 30_000, update).then(
-    () => {
-      throw new Error(`${workflowId} accepted an update that does not exist`);
-    },
-    () => undefined,
-  );
+  const refused = [
+    ['no-such-update', {}] as const,
+    ...updates.flatMap((name) => nonsense.map((each) => [name, each] as const)),
+  ];
+  // The server accepts ten updates of a workflow at a time.
+  for (let from = 0; from < refused.length; from += 5) {
+    await Promise.all(
+      refused.slice(from, from + 5).map(async ([name, each]) => {
+        // A workflow whose tasks fail answers no update.
+        const update = () => handle.executeUpdate(name, { args: [each] });
+        const isAccepted = await client.withDeadline(Date.now() + 30_000, update).then(
+          () => true,
+          () => false,
+        );
+        if (isAccepted) throw new Error(`${workflowId} accepted ${name} with ${JSON.stringify(each)}`);
+      }),
+    );
+  }
 }
 
 /** Deletes a workflow, open or closed, with its history. */

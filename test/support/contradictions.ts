@@ -1,5 +1,6 @@
 import type { Client } from '@temporalio/client';
 import { budgetTaskQueue } from '../../src/contract/index.js';
+import { GrpcStatus, grpcStatusOf } from '../../src/temporal/grpc.js';
 import type { HistoryEvent } from './buttons.js';
 import type { Violation } from '../../tools/chaos/checker.js';
 
@@ -27,7 +28,7 @@ export function queryOf(taskQueue: string): string {
 export async function contradictions(client: Client, taskQueue: string): Promise<Violation[]> {
   const violations: Violation[] = [];
   for await (const { workflowId, runId } of client.workflow.list({ query: queryOf(taskQueue) })) {
-    const { events } = await client.workflow.getHandle(workflowId, runId).fetchHistory();
+    const { events } = await client.workflow.getHandle(workflowId, runId).fetchHistory().catch(ofDeleted);
     for (const event of events ?? []) {
       if (isPausedInTask(event)) break;
       const { eventId, workflowTaskFailedEventAttributes: failed } = event;
@@ -38,4 +39,9 @@ export async function contradictions(client: Client, taskQueue: string): Promise
     }
   }
   return violations;
+}
+
+function ofDeleted(error: unknown): { events?: HistoryEvent[] } {
+  if (grpcStatusOf(error) === GrpcStatus.NOT_FOUND) return {};
+  throw error;
 }

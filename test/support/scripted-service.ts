@@ -14,6 +14,8 @@ export type ScriptedRead = AgentJob | GetJobOutcome;
 /** An agent job service whose answers a test sets. The last answer of a list is repeated. */
 export class ScriptedService implements AgentJobsClient {
   readonly received: ReceivedMessage[] = [];
+  /** The jobs of the messages that have begun, whether or not they have ended. */
+  readonly begun: string[] = [];
   #reads = new Map<string, GetJobOutcome[]>();
   #readsAfter = new Map<string, GetJobOutcome[]>();
   #sends = new Map<string, (SendMessageOutcome | Promise<SendMessageOutcome>)[]>();
@@ -46,6 +48,7 @@ export class ScriptedService implements AgentJobsClient {
     if (!message.mayStart()) return { outcome: 'notSent', message: 'too late' };
     const { projectId, jobId, prompt } = message;
     const received = { projectId, jobId, prompt };
+    this.begun.push(jobId);
     const outcome = await (this.#sends.get(jobId)?.shift() ?? { outcome: 'sent' as const, statusCode: 200 });
     if (outcome.outcome !== 'notSent') this.received.push(received);
     const after = this.#readsAfter.get(jobId);

@@ -7,7 +7,7 @@ import { loadConfig } from '../../src/config/index.js';
 import { createLogger } from '../../src/logging.js';
 import { callRetries } from '../../src/temporal/grpc.js';
 import { loadDataConverter } from '../../src/temporal/data-converter.js';
-import { startSimulator, type Simulator, type SimulatorOptions } from '../../src/simulator/index.js';
+import { type MessageHook, startSimulator, type Simulator, type SimulatorOptions } from '../../src/simulator/index.js';
 
 /** A worker and a simulated service on a running Temporal server. */
 export interface Stack {
@@ -33,10 +33,30 @@ export interface StackOptions {
   /** @default a new one */
   taskQueue?: string;
   interceptors?: StartWorkerOptions['interceptors'];
+  /** How long after its grant a send has ended. @default the send timeout and 30 s */
+  leaseMs?: number;
+  /** Called at each step of a message to the service. */
+  onMessage?: MessageHook;
 }
 
-/** On a busy machine, the answer to a query may take longer than the client waits for it. */
-const QUERY_LIMIT_MS = 20_000;
+/** On a busy machine, the answer to a query or an update may take longer than the client waits for it. */
+const CALL_LIMIT_MS = 20_000;
+const patientCalls = ['QueryWorkflow', 'UpdateWorkflowExecution', 'PollWorkflowExecutionUpdate'];
+
+/**
+ * A connection whose queries and updates have the time that a busy machine needs.
+ *
+ * @param hasWorker without one, they fail as soon as the client says
+ */
+export function connectPatiently(address: string, hasWorker: () => boolean = () => true): Promise<Connection> {
+  const patient: Interceptor = (options, nextCall) => {
+    const { deadline = Infinity, method_definition } = options;
+    const isPatient = hasWorker() && patientCalls.some((name) => method_definition.path.endsWith(`/${name}`));
+    const atLeastMs = isPatient ? Date.now() + CALL_LIMIT_MS : 0;
+    return new InterceptingCall(nextCall(+deadline < atLeastMs ? { ...options, deadline: atLeastMs } : options));
+  };
+  return Connection.connect({ address, interceptors: [...callRetries(), patient] });
+}
 
 /** Starts a worker as `follow-up worker` does, and a simulated service. */
 export async function startStack({
@@ -45,9 +65,11 @@ export async function startStack({
   simulator: options = {},
   taskQueue = `e2e-${randomUUID()}`,
   interceptors,
+  leaseMs,
+  onMessage,
 }: StackOptions): Promise<Stack> {
-  const simulator = await startSimulator({ turn: { minMs: 300, maxMs: 600 }, ...options });
-  const config = loadConfig({
+  const simulator = await startSimulator({ turn: { minMs: 300, maxMs: 600 }, ...options }, onMessage);
+  const loaded = loadConfig({
     TEMPORAL_ADDRESS: address,
     AGENT_JOBS_BASE_URL: simulator.baseUrl,
     AGENT_JOBS_API_KEY: simulator.apiKey,
@@ -57,18 +79,13 @@ export async function startStack({
     FOLLOW_UP_LOG_FORMAT: 'json',
     ...env,
   });
+  const config = { ...loaded, leaseMs: leaseMs ?? loaded.leaseMs };
   const lines: string[] = [];
   const logger = createLogger(config.logging, { write: (line: string) => void lines.push(line) });
   const worker = await startWorker({ config, logger, ...(interceptors && { interceptors }) });
   await worker.ready;
   let hasWorker = true;
-  const patient: Interceptor = (options, nextCall) => {
-    const isQuery = options.method_definition.path.endsWith('/QueryWorkflow');
-    return new InterceptingCall(
-      nextCall(isQuery && hasWorker ? { ...options, deadline: Date.now() + QUERY_LIMIT_MS } : options),
-    );
-  };
-  const connection = await Connection.connect({ address, interceptors: [...callRetries(), patient] });
+  const connection = await connectPatiently(address, () => hasWorker);
   const { namespace } = config.temporal;
   const dataConverter = await loadDataConverter(config.temporal.dataConverterModule);
   const client = new Client({ connection, namespace, ...(dataConverter && { dataConverter }) });
@@ -92,9 +109,9 @@ export async function startStack({
   };
 }
 
-/** Polls often enough for tests. */
+/** Polls often enough for tests, and believes at once what the job shows: the simulated service tells no old news. */
 export const FAST = {
   poll: { initialInterval: '200ms', maxInterval: '500ms' },
-  settleTime: '5s',
+  settleTime: '0s',
   prLinkGrace: '0s',
 } as const;

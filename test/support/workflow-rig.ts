@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { Client, Connection } from '@temporalio/client';
+import { Client } from '@temporalio/client';
 import { NativeConnection, Worker } from '@temporalio/worker';
 import { createItemFinder } from '../../src/activities/find-items.js';
 import { createBudgets } from '../../src/activities/budgets.js';
@@ -11,6 +11,7 @@ import { createLogger } from '../../src/logging.js';
 import { ensureSearchAttributes } from '../../src/temporal/search-attributes.js';
 import { installRuntime } from '../../src/worker/runtime.js';
 import type { followUp } from '../../src/workflows/index.js';
+import { connectPatiently } from './stack.js';
 import { builtBundle } from './workflow-bundles.js';
 
 /**
@@ -48,7 +49,7 @@ export async function startWorkflowRig(options: WorkflowRigOptions): Promise<Wor
   const { address, agentJobs, leaseMs } = options;
   await installQuietRuntime();
   const taskQueue = `follow-ups-${randomUUID()}`;
-  const connection = await Connection.connect({ address });
+  const connection = await connectPatiently(address);
   const native = await NativeConnection.connect({ address });
   const client = new Client({ connection });
   await ensureSearchAttributes(connection, client.options.namespace);

@@ -11,11 +11,13 @@ import {
   type FollowUpInput,
   type FollowUpProgress,
   followUpWorkflowId,
+  pollNowSignal,
   progressQuery,
   projectBudgetWorkflowId,
 } from '../../src/contract/index.js';
 import type { SendMessageOutcome } from '../../src/agent-jobs/index.js';
 import { tellSignal } from '../../src/contract/protocol.js';
+import { contradictions } from '../support/contradictions.js';
 import { eventually } from '../support/eventually.js';
 import { failureOf } from '../support/failure-of.js';
 import { record } from '../support/histories.js';
@@ -40,7 +42,13 @@ beforeAll(async () => {
   rig = await startWorkflowRig({ address: inject('temporalAddress'), agentJobs: service, leaseMs: 6_000 });
   followUps = new FollowUpClient({ client: rig.client, taskQueue: rig.taskQueue });
 });
-afterAll(() => rig.stop());
+afterAll(async () => {
+  try {
+    expect(await contradictions(rig.client, rig.taskQueue)).toEqual([]);
+  } finally {
+    await rig.stop();
+  }
+});
 
 /** What a new job shows before and after a message. */
 interface Script {
@@ -218,7 +226,7 @@ describe.concurrent('a follow-up that is cancelled', () => {
     const input = scripted();
     const letGo = hold(input);
     const handle = await rig.start(input);
-    await shows(handle, { state: 'sending' });
+    await eventually('it is at the service', () => service.begun.includes(input.jobId));
     await handle.cancel();
     letGo({ outcome: 'sent', statusCode: 200 });
     expect(await failureOf(handle.result())).toMatchObject({ type: 'Cancelled', delivered: 'yes' });
@@ -311,7 +319,9 @@ describe.concurrent('a budget', () => {
     const handle = await startWaiting(input);
     const budget = newest(budgetOf(input));
     const { runId } = await budget.describe();
-    await Promise.all(Array.from({ length: 1_000 }, () => budget.signal(tellSignal.name)));
+    for (let sent = 0; sent < 1_000; sent += 50) {
+      await Promise.all(Array.from({ length: 50 }, () => budget.signal(tellSignal.name)));
+    }
     await eventually('another run has begun', async () => (await budget.describe()).runId !== runId);
     expect(await followUps.budget(input.projectId).status()).toMatchObject({ limit: 0, waitingTotal: 1 });
     await followUps.budget(input.projectId).setLimit({ limit: 7 });
@@ -334,6 +344,7 @@ describe.concurrent('a budget', () => {
     const waits = await rig.start({ ...scripted(), projectId: input.projectId });
     await shows(waits, { state: 'blocked', waitReason: 'budget-stopped' });
     await budget.restore();
+    await waits.signal(pollNowSignal);
     expect(await waits.result()).toMatchObject(COMPLETED);
     expect((await budget.status())?.used).toBeGreaterThanOrEqual(2);
     await recordRun('a budget that was restored', handle);
@@ -434,9 +445,5 @@ describe.concurrent('a batch', () => {
     await budget.resume();
     expect(await batch.result()).toMatchObject({ total: 1, completed: 1 });
     expect(receivedBy(input)).toBe(1);
-    for (const workflow of [part, newest(batch)]) {
-      const { events } = await workflow.fetchHistory();
-      expect(events?.filter((event) => event.workflowTaskFailedEventAttributes)).toEqual([]);
-    }
   });
 });

@@ -1,3 +1,0 @@
-import { testHappyPaths } from './support/happy-paths.js';
-
-testHappyPaths();
