@@ -1,184 +1,139 @@
-import { type ChildProcess, spawn } from 'node:child_process';
-import { randomUUID } from 'node:crypto';
 import { closeSync, existsSync, openSync } from 'node:fs';
+import { spawn } from 'node:child_process';
 import { join } from 'node:path';
+import { randomUUID } from 'node:crypto';
 import { Client, Connection } from '@temporalio/client';
-import { afterEach, describe, expect, inject, test } from 'vitest';
+import { expect, inject, onTestFinished, test } from 'vitest';
 import { FollowUpClient } from '../../src/client/index.js';
 import { startSimulator } from '../../src/simulator/index.js';
+import { startWorker } from '../../src/worker.js';
+import { createLogger } from '../../src/logging.js';
+import { runCli, startCli } from '../cli/run-cli.js';
 import { eventually } from '../support/eventually.js';
 import { FAST } from '../support/stack.js';
-import { makeNamespace } from './support.js';
+import { logMemory, makeNamespace, testConfig } from './support.js';
 
 const command = join(import.meta.dirname, '..', '..', 'bin', 'follow-up.js');
 const SECRET = 'key-live-0123456789';
 
-interface WorkerProcess {
-  child: ChildProcess;
-  stdout: () => string;
-  stderr: () => string;
-  exited: Promise<number | null>;
+const settings = (env: Record<string, string> = {}) => ({
+  TEMPORAL_ADDRESS: inject('temporalAddress'),
+  AGENT_JOBS_BASE_URL: 'http://127.0.0.1:9',
+  AGENT_JOBS_API_KEY: SECRET,
+  FOLLOW_UP_STATUS_ADDRESS: '127.0.0.1:0',
+  FOLLOW_UP_TASK_QUEUE: `process-test-${randomUUID()}`,
+  FOLLOW_UP_LOG_LEVEL: 'debug',
+  ...env,
+});
+
+function startProcess(env: Record<string, string>) {
+  const worker = startCli(['worker', '--json'], { env });
+  onTestFinished(() => worker.kill('SIGKILL'));
+  return worker;
 }
 
-describe('the worker process', () => {
-  const running: ChildProcess[] = [];
-  afterEach(() => {
-    for (const child of running.splice(0)) child.kill('SIGKILL');
-  });
-
-  function startProcess(env: Record<string, string>): WorkerProcess {
-    const { PATH = '', HOME = '' } = process.env;
-    const child = spawn(process.execPath, [command, 'worker', '--json'], { env: { PATH, HOME, ...env } });
-    running.push(child);
-    let stdout = '';
-    let stderr = '';
-    child.stdout.on('data', (chunk: Buffer) => (stdout += chunk.toString()));
-    child.stderr.on('data', (chunk: Buffer) => (stderr += chunk.toString()));
-    const exited = new Promise<number | null>((resolve) => child.once('close', resolve));
-    return { child, stdout: () => stdout, stderr: () => stderr, exited };
-  }
-
-  test.skipIf(!existsSync('/dev/full'))(
-    'takes follow-ups although the disk of its log is full and nobody reads its output, and ends cleanly',
-    async () => {
-      const simulator = await startSimulator({ apiKey: SECRET });
-      const full = openSync('/dev/full', 'w');
-      const taskQueue = `process-test-${randomUUID()}`;
-      const { PATH = '', HOME = '' } = process.env;
-      const address = inject('temporalAddress');
-      const connection = await Connection.connect({ address });
-      try {
-        const env = {
-          ...{ PATH, HOME },
-          TEMPORAL_ADDRESS: address,
-          AGENT_JOBS_BASE_URL: simulator.baseUrl,
-          AGENT_JOBS_API_KEY: SECRET,
-          FOLLOW_UP_TASK_QUEUE: taskQueue,
-          FOLLOW_UP_STATUS_ADDRESS: '127.0.0.1:0',
-          FOLLOW_UP_LOG_LEVEL: 'debug',
-        };
-        const child = spawn(process.execPath, [command, 'worker', '--json'], { env, stdio: ['ignore', full, full] });
-        running.push(child);
-        const exited = new Promise<number | null>((resolve) => child.once('close', resolve));
-        await eventually('it polls', async () => {
-          const { pollers } = await connection.workflowService.describeTaskQueue({
-            namespace: 'default',
-            taskQueue: { name: taskQueue },
-          });
-          if (child.exitCode !== null) throw new Error(`it ended with exit code ${child.exitCode}`);
-          return pollers.length > 0;
-        });
-        simulator.addJob({ projectId: taskQueue, jobId: 'job' });
-        const followUps = new FollowUpClient({ client: new Client({ connection }), taskQueue });
-        const { status } = await followUps.run({ projectId: taskQueue, jobId: 'job', prompt: 'Go on.', ...FAST });
-        expect(status).toBe('completed');
-        child.kill('SIGTERM');
-        expect(await exited).toBe(0);
-      } finally {
-        closeSync(full);
-        await connection.close();
-        await simulator.close();
-      }
-    },
-  );
-
-  test('ends with exit code 2 and names every bad setting, without showing a key', async () => {
-    const worker = startProcess({ AGENT_JOBS_API_KEY: `${SECRET} x`, FOLLOW_UP_BUDGET_LIMIT: 'none' });
-    expect(await worker.exited).toBe(2);
-    for (const name of ['AGENT_JOBS_BASE_URL', 'AGENT_JOBS_API_KEY', 'FOLLOW_UP_BUDGET_LIMIT']) {
-      expect(worker.stderr()).toContain(name);
-    }
-    expect(worker.stderr() + worker.stdout()).not.toContain(SECRET);
-  });
-
-  test('ends with exit code 2 on Bun, where it would poll nothing', async () => {
-    const onBun = "Object.defineProperty(process,'versions',{value:{...process.versions,bun:'1.3.0'}})";
-    const worker = startProcess({
-      NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(onBun)}`,
-      TEMPORAL_ADDRESS: inject('temporalAddress'),
-      AGENT_JOBS_BASE_URL: 'http://127.0.0.1:9',
-      AGENT_JOBS_API_KEY: SECRET,
-      FOLLOW_UP_STATUS_ADDRESS: 'off',
-    });
-    expect(await worker.exited).toBe(2);
-    expect(worker.stderr()).toContain('Bun polls no task queue: run the worker with Node.js');
-  });
-
-  test.each(['SIGTERM', 'SIGINT', 'SIGHUP'] as const)('ends with exit code 0 at %s', async (signal) => {
-    const simulator = await startSimulator({ apiKey: SECRET });
-    try {
-      const worker = startProcess({
-        TEMPORAL_ADDRESS: inject('temporalAddress'),
-        AGENT_JOBS_BASE_URL: simulator.baseUrl,
-        AGENT_JOBS_API_KEY: SECRET,
-        // Ignored: nothing listens there.
-        grpc_proxy: 'http://127.0.0.1:9',
-        FOLLOW_UP_TASK_QUEUE: `process-test-${randomUUID()}`,
-        FOLLOW_UP_STATUS_ADDRESS: '127.0.0.1:0',
-        FOLLOW_UP_LOG_LEVEL: 'debug',
-      });
-      await eventually('it takes follow-ups', () => worker.stdout().includes('"identity"'));
-      worker.child.kill(signal);
-      worker.child.kill(signal);
-      expect(await worker.exited).toBe(0);
-      expect(worker.stderr()).toContain('Shutting down');
-      expect(worker.stderr() + worker.stdout()).not.toContain(SECRET);
-      for (const line of worker.stderr().trim().split('\n')) expect(JSON.parse(line)).toHaveProperty('level');
-    } finally {
-      await simulator.close();
-    }
-  });
-
-  test('ends by itself if a search attribute has another type, and names it', async () => {
-    const address = inject('temporalAddress');
-    const connection = await Connection.connect({ address });
-    const integer = 3;
-    try {
-      const namespace = await makeNamespace(connection);
-      const searchAttributes = Object.fromEntries([['FollowUpState', integer]]);
-      await connection.operatorService.addSearchAttributes({ namespace, searchAttributes });
-      const worker = startProcess({
-        TEMPORAL_ADDRESS: address,
-        TEMPORAL_NAMESPACE: namespace,
-        AGENT_JOBS_BASE_URL: 'http://127.0.0.1:9',
-        AGENT_JOBS_API_KEY: SECRET,
-        FOLLOW_UP_STATUS_ADDRESS: '127.0.0.1:0',
-      });
-      expect(await worker.exited).not.toBe(0);
-      expect(worker.stderr()).toContain('FollowUpState with another type than Keyword');
-    } finally {
+test.skipIf(!existsSync('/dev/full'))(
+  'a worker takes follow-ups although the disk of its log is full and nobody reads its output, and ends at SIGHUP',
+  async () => {
+    const simulator = await startSimulator({ apiKey: SECRET, turn: { minMs: 300, maxMs: 600 } });
+    const connection = await Connection.connect({ address: inject('temporalAddress') });
+    const full = openSync('/dev/full', 'w');
+    onTestFinished(async () => {
+      closeSync(full);
       await connection.close();
-    }
-  });
-
-  test('ends at a signal while it waits for Temporal', async () => {
-    const worker = startProcess({
-      TEMPORAL_ADDRESS: '127.0.0.1:9',
-      AGENT_JOBS_BASE_URL: 'http://127.0.0.1:9',
-      AGENT_JOBS_API_KEY: SECRET,
-      FOLLOW_UP_STATUS_ADDRESS: 'off',
+      await simulator.close();
     });
-    await eventually('it waits', () => worker.stderr().includes('Waiting for Temporal'));
-    worker.child.kill('SIGTERM');
-    expect(await worker.exited).toBe(0);
-  });
-
-  test('and a command name the proxy variables that they ignore if a remote server is away', async () => {
     const { PATH = '', HOME = '' } = process.env;
-    const env = { TEMPORAL_ADDRESS: 'far.invalid:7233', https_proxy: 'http://me:pw@127.0.0.1:9' };
-    const ignored = 'proxy variables are ignored for Temporal (https_proxy)';
-    const worker = startProcess({
-      ...env,
-      AGENT_JOBS_BASE_URL: 'http://127.0.0.1:9',
-      AGENT_JOBS_API_KEY: SECRET,
-      FOLLOW_UP_STATUS_ADDRESS: 'off',
-    });
-    await eventually('the worker says so', () => worker.stderr().includes(ignored));
-    const list = spawn(process.execPath, [command, 'list'], { env: { PATH, HOME, ...env } });
-    running.push(list);
-    let stderr = '';
-    list.stderr.on('data', (chunk: Buffer) => (stderr += chunk.toString()));
-    await eventually('the command says so', () => stderr.includes(ignored));
-    expect(stderr + worker.stderr()).not.toContain('me:pw');
-  });
+    const own = settings({ AGENT_JOBS_BASE_URL: simulator.baseUrl });
+    const env = { PATH, HOME, ...own };
+    const child = spawn(process.execPath, [command, 'worker', '--json'], { env, stdio: ['ignore', full, full] });
+    onTestFinished(() => void child.kill('SIGKILL'));
+    const exited = new Promise<number | null>((resolve) => child.once('close', resolve));
+    const taskQueue = own.FOLLOW_UP_TASK_QUEUE;
+    simulator.addJob({ projectId: taskQueue, jobId: 'job' });
+    const followUps = new FollowUpClient({ client: new Client({ connection }), taskQueue });
+    const { status } = await followUps.run({ projectId: taskQueue, jobId: 'job', prompt: 'Go on.', ...FAST });
+    expect(status).toBe('completed');
+    child.kill('SIGHUP');
+    expect(await exited).toBe(0);
+  },
+);
+
+test('a worker ends with exit code 2 and names every bad setting, without showing a key', async () => {
+  const env = { AGENT_JOBS_API_KEY: `${SECRET} x`, FOLLOW_UP_BUDGET_LIMIT: 'none' };
+  const { exitCode, stderr, stdout } = await startProcess(env).ended;
+  expect(exitCode).toBe(2);
+  for (const name of ['AGENT_JOBS_BASE_URL', 'AGENT_JOBS_API_KEY', 'FOLLOW_UP_BUDGET_LIMIT']) {
+    expect(stderr).toContain(name);
+  }
+  expect(stderr + stdout).not.toContain(SECRET);
 });
+
+test('a worker refuses to start on Bun, where it would poll nothing', async () => {
+  const { versions } = process;
+  Object.defineProperty(process, 'versions', { value: { ...versions, bun: '1.3.0' } });
+  try {
+    const logger = createLogger({ level: 'silent', format: 'json' }, logMemory());
+    const starting = startWorker({ config: testConfig(), logger });
+    await expect(starting).rejects.toThrow('Bun polls no task queue: run the worker with Node.js');
+    await expect(starting).rejects.toMatchObject({ name: 'ConfigError' });
+  } finally {
+    Object.defineProperty(process, 'versions', { value: versions });
+  }
+});
+
+test('a worker ends with exit code 0 at SIGTERM, ignores a second one, and logs whole lines without its key', async () => {
+  // The proxy is ignored: nothing listens there.
+  const worker = startProcess(settings({ grpc_proxy: 'http://127.0.0.1:9' }));
+  await eventually('it takes follow-ups', () => worker.stdout().includes('"identity"'));
+  worker.kill('SIGTERM');
+  worker.kill('SIGTERM');
+  const { exitCode, stderr, stdout } = await worker.ended;
+  expect(exitCode).toBe(0);
+  expect(stderr).toContain('Shutting down');
+  expect(stderr + stdout).not.toContain(SECRET);
+  for (const line of stderr.trim().split('\n')) expect(JSON.parse(line)).toHaveProperty('level');
+});
+
+test('a worker and a command name the proxy variables that they ignore if a remote server is away, and SIGINT ends the wait', async () => {
+  const env = settings({ TEMPORAL_ADDRESS: 'far.invalid:7233', https_proxy: 'http://me:pw@127.0.0.1:9' });
+  const ignored = 'proxy variables are ignored for Temporal (https_proxy)';
+  const worker = startProcess(env);
+  await eventually('the worker says so', () => worker.stderr().includes(ignored));
+  expect(worker.stderr()).toContain('Waiting for Temporal');
+  worker.kill('SIGINT');
+  const { exitCode, stderr } = await worker.ended;
+  expect(exitCode).toBe(0);
+  const list = await runCli(['list'], { env });
+  expect(list.stderr).toContain(ignored);
+  expect(stderr + list.stderr).not.toContain('me:pw');
+});
+
+test('a worker ends by itself if a search attribute has another type, and names it', { tags: 'long' }, async () => {
+  const connection = await Connection.connect({ address: inject('temporalAddress') });
+  onTestFinished(() => connection.close());
+  const namespace = await makeNamespace(connection);
+  const integer = 3;
+  const searchAttributes = Object.fromEntries([['FollowUpState', integer]]);
+  await connection.operatorService.addSearchAttributes({ namespace, searchAttributes });
+  const { exitCode, stderr } = await startProcess(settings({ TEMPORAL_NAMESPACE: namespace })).ended;
+  expect(exitCode).not.toBe(0);
+  expect(stderr).toContain('FollowUpState with another type than Keyword');
+});
+
+test(
+  'a worker whose namespace is deleted is not ready from its failure on, and ends with exit code 1',
+  { tags: 'long' },
+  async () => {
+    const connection = await Connection.connect({ address: inject('temporalAddress') });
+    onTestFinished(() => connection.close());
+    const namespace = await makeNamespace(connection);
+    const worker = startProcess(settings({ TEMPORAL_NAMESPACE: namespace, FOLLOW_UP_SEND_TIMEOUT: '1s' }));
+    const line = await eventually('it is ready', () => (worker.stdout().includes('\n') ? worker.stdout() : undefined));
+    const { statusUrl } = JSON.parse(line) as { statusUrl: string };
+    await connection.operatorService.deleteNamespace({ namespace });
+    await eventually('it is not ready', async () => (await fetch(`${statusUrl}/readyz`)).status === 503);
+    const { exitCode, stderr } = await worker.ended;
+    expect(exitCode, stderr).toBe(1);
+  },
+);
