@@ -1,11 +1,11 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { createAgentJobsClient, type AgentJobsClient } from '../../src/agent-jobs/index.js';
+import { createAgentJobsClient } from '../../src/agent-jobs/index.js';
 import { sendOutcomes, type SendOutcome } from '../../src/contract/budget.js';
 import { createRandom } from '../../src/simulator/random.js';
 import { eventually } from '../support/eventually.js';
 import { startCuttingRelay } from './support/cutting-relay.js';
 import { startFrozenListener, type FrozenListener } from './support/frozen-listener.js';
-import { API_KEY, get, JOB, JOB_ID, PROJECT_ID, send, useClient, usePeer } from './support/harness.js';
+import { ADDRESS, API_KEY, get, JOB, send, useClient, usePeer } from './support/harness.js';
 import { answer, startPeer, tlsFile, type Peer } from './support/peer.js';
 import { drawFault, meaningOf, type RandomFault } from './support/random-fault.js';
 
@@ -19,9 +19,6 @@ const AT_ONCE = 32;
 
 /** A deadline that only a stall reaches, even on a busy machine. */
 const LONG_MS = 60_000;
-/** How late an outcome may come after its deadline, even on a busy machine. */
-const GRACE_MS = 30_000;
-
 /** No server listens here, and no system assigns it. A port that was just closed could become another peer's. */
 const CLOSED_PORT = 1;
 
@@ -68,10 +65,8 @@ async function breaches(seed: number, tally: Tally): Promise<string[]> {
   };
   try {
     let checks = 0;
-    const startedAt = performance.now();
     const result = await client.sendMessage({
-      projectId: PROJECT_ID,
-      jobId: JOB_ID,
+      ...ADDRESS,
       prompt,
       mayStart: () => {
         checks += 1;
@@ -79,11 +74,9 @@ async function breaches(seed: number, tally: Tally): Promise<string[]> {
       },
     });
     const { outcome } = result;
-    const tookMs = performance.now() - startedAt;
     // Written bytes may still be on their way. A peer that reads has seen them once the connection is gone.
     if (outcome === 'notSent') await goneOrQuiet(peer);
     promise(sendOutcomes.includes(outcome), `an unknown kind of outcome: ${outcome}`);
-    promise(tookMs <= sendTimeoutMs + GRACE_MS, `took ${tookMs} ms with a deadline of ${sendTimeoutMs} ms`);
     promise(peer.connections <= 1 && checks <= 1, `${peer.connections} connections, ${checks} last checks`);
     promise(peer.requests.length <= 1, `${peer.requests.length} requests`);
     if (outcome === 'notSent') promise(peer.bytes === 0, `notSent, and the peer read ${peer.bytes} bytes`);
@@ -98,29 +91,18 @@ async function breaches(seed: number, tally: Tally): Promise<string[]> {
     if (certain) tally.certain.set(certain, (tally.certain.get(certain) ?? 0) + 1);
     tally.faults.add(fault.name.replace(/\d+/g, 'N'));
     if (fault.isBeforeStart) tally.beforeStart += 1;
-    if (seed % 8 < 2) await look(client, sendTimeoutMs, peer, promise);
+    if (seed % 8 < 2) {
+      // A read through the same fault ends too, and makes no second request.
+      await get(client);
+      const gets = peer.requests.filter(({ method }) => method === 'GET').length;
+      promise(gets <= 1, `${gets} requests of one get-job`);
+    }
   } finally {
     await client.close();
     await relay?.close();
     await peer.close();
   }
   return broken;
-}
-
-/** Reads the job through the same fault, which must give an outcome in time and make no second request. */
-async function look(
-  client: AgentJobsClient,
-  deadlineMs: number,
-  peer: Peer,
-  promise: (kept: boolean, words: string) => void,
-): Promise<void> {
-  const startedAt = performance.now();
-  const outcome = await get(client);
-  const tookMs = performance.now() - startedAt;
-  promise(['job', 'notFound', 'failed'].includes(outcome.kind), `a get-job of kind ${outcome.kind}`);
-  promise(tookMs <= deadlineMs + GRACE_MS, `a get-job took ${tookMs} ms with a deadline of ${deadlineMs} ms`);
-  const gets = peer.requests.filter(({ method }) => method === 'GET').length;
-  promise(gets <= 1, `${gets} requests of one get-job`);
 }
 
 function baseUrlOf({ target }: RandomFault, secure: boolean, port: number): string {

@@ -1,51 +1,57 @@
-import { describe, expect, test } from 'vitest';
-import { MAX_RETRY_AFTER_MS, parseRetryAfterMs } from '../../src/agent-jobs/outcomes.js';
-import { send, useClient, usePeer } from './support/harness.js';
+import { afterEach, describe, expect, test, vi } from 'vitest';
+import { MAX_RETRY_AFTER_MS, parseHttpDate, parseRetryAfterMs } from '../../src/agent-jobs/outcomes.js';
+import { get, send, useClient, usePeer, writes } from './support/harness.js';
 import { answer } from './support/peer.js';
 
 const NOW_MS = Date.parse('2026-03-01T12:00:00Z');
+const DATE = 'Sun, 01 Mar 2026 12:00:30 GMT';
 
-describe('a Retry-After of', () => {
-  const rows: [string, string | string[] | undefined, string | undefined, number | undefined][] = [
-    ['seconds', '120', undefined, 120_000],
-    ['seconds between spaces', ' 5 ', undefined, 5_000],
-    ['a fraction of a second', '0.25', undefined, 250],
-    ['two headers: the longer time', ['3', '9'], undefined, 9_000],
-    ['an HTTP date, by the local clock', 'Sun, 01 Mar 2026 12:00:30 GMT', undefined, 30_000],
-    ['an HTTP date, by the Date header', 'Sun, 01 Mar 2026 12:00:30 GMT', 'Sun, 01 Mar 2026 11:59:00 GMT', 90_000],
-    ['an HTTP date, with an invalid Date header', 'Sun, 01 Mar 2026 12:00:30 GMT', 'yesterday', 30_000],
-    ['an obsolete date of RFC 850', 'Sunday, 01-Mar-26 12:00:30 GMT', undefined, 30_000],
-    ['a year: shortened', '31536000', undefined, MAX_RETRY_AFTER_MS],
-    ['a date in a year: shortened', 'Mon, 01 Mar 2027 12:00:00 GMT', undefined, MAX_RETRY_AFTER_MS],
-    ['more digits than a number has: shortened', '9'.repeat(400), undefined, MAX_RETRY_AFTER_MS],
-    ['zero: none', '0', undefined, undefined],
-    ['a negative number: none', '-5', undefined, undefined],
-    ['a date in the past: none', 'Sun, 01 Mar 2026 11:00:00 GMT', undefined, undefined],
-    ['NaN: none', 'NaN', undefined, undefined],
-    ['Infinity: none', 'Infinity', undefined, undefined],
-    ['an exponent: none', '1e3', undefined, undefined],
-    ['a bare year: none', '2027-01-01', undefined, undefined],
-    ['words: none', 'soon', undefined, undefined],
-    ['nothing: none', '', undefined, undefined],
-    ['no header: none', undefined, undefined, undefined],
-  ];
-  test.for(rows)('%s', ([, retryAfter, date, expected]) => {
-    expect(parseRetryAfterMs(retryAfter, date, NOW_MS)).toBe(expected);
-  });
+test.for<[title: string, retryAfter: string | string[] | undefined, ms: number | undefined, date?: string]>([
+  ['seconds', '120', 120_000],
+  ['seconds between spaces', ' 5 ', 5_000],
+  ['a fraction of a second', '0.25', 250],
+  ['two headers: the longer time', ['3', '9'], 9_000],
+  ['an HTTP date, by the local clock', DATE, 30_000],
+  ['an HTTP date, by the Date header', DATE, 90_000, 'Sun, 01 Mar 2026 11:59:00 GMT'],
+  ['an HTTP date, with an invalid Date header', DATE, 30_000, 'yesterday'],
+  ['a year: shortened', '31536000', MAX_RETRY_AFTER_MS],
+  ['a date in a year: shortened', 'Mon, 01 Mar 2027 12:00:00 GMT', MAX_RETRY_AFTER_MS],
+  ['more digits than a number has: shortened', '9'.repeat(400), MAX_RETRY_AFTER_MS],
+  ['a date in the past: none', 'Sun, 01 Mar 2026 11:00:00 GMT', undefined],
+  ...['0', '-5', 'NaN', 'Infinity', '1e3', '2027-01-01', 'soon', '', undefined].map(
+    (value): [string, string | undefined, undefined] => [`${value}: none`, value, undefined],
+  ),
+])('a Retry-After of %s', ([, retryAfter, ms, date]) => {
+  expect(parseRetryAfterMs(retryAfter, date, NOW_MS)).toBe(ms);
 });
 
 test.each([
-  [429, 'limited', 42_000],
-  [402, 'payment', 42_000],
-  [401, 'unauthorized', 42_000],
-  [503, 'unknown', undefined],
-  [400, 'rejected', undefined],
+  [429, 'limited', 'limited', 42_000],
+  [402, 'payment', 'payment', 42_000],
+  [401, 'unauthorized', 'unauthorized', 42_000],
+  [503, 'unknown', 'service', undefined],
+  [400, 'rejected', 'rejected', undefined],
 ])('a message answered with %d is %s; the Retry-After counts only if the whole project is refused', async (...row) => {
-  const [status, outcome, retryAfterMs] = row;
-  const peer = await usePeer({
-    onRequest: ({ socket }) => socket.end(answer(status, {}, { 'retry-after': '42' })),
+  const [status, outcome, reason, retryAfterMs] = row;
+  for (const headers of [{ 'retry-after': '42' }, { 'retry-after': DATE, date: 'Sun, 01 Mar 2026 11:59:48 GMT' }]) {
+    const peer = await usePeer(writes(answer(status, {}, headers)));
+    const client = useClient(peer.url);
+    const { statusCode: _, message: __, ...sent } = await send(client);
+    expect(sent).toEqual({ outcome, ...(retryAfterMs && { retryAfterMs }) });
+    expect(await get(client)).toMatchObject({ reason, retryAfterMs: 42_000 });
+  }
+});
+
+describe.each(['UTC', 'America/Los_Angeles', 'Asia/Kathmandu'])('where the time zone is %s', (zone) => {
+  afterEach(() => vi.unstubAllEnvs());
+  test.each([
+    DATE,
+    'Sunday, 01-Mar-26 12:00:30 GMT',
+    'Sun Mar  1 12:00:30 2026',
+    'Sun, 01 Mar 2026 12:00:30 UTC',
+    'Sun, 01 Mar 2026 12:00:30',
+  ])('%s is in UTC', (date) => {
+    vi.stubEnv('TZ', zone);
+    expect(parseHttpDate(date)).toBe(NOW_MS + 30_000);
   });
-  const result = await send(useClient(peer.url));
-  expect(result.outcome).toBe(outcome);
-  expect(result.retryAfterMs).toBe(retryAfterMs);
 });

@@ -19,67 +19,46 @@ export interface CuttingRelay {
 /** Starts a relay that forwards bytes to a port of this host, and cuts every connection. */
 export async function startCuttingRelay(targetPort: number, cut: Cut): Promise<CuttingRelay> {
   const sockets = new Set<net.Socket>();
+  const server = net.createServer({ noDelay: true, allowHalfOpen: true }, (client) => {
+    const target = net.connect({ port: targetPort, host: '127.0.0.1', noDelay: true, allowHalfOpen: true });
+    const pair = [client, target];
+    for (const socket of pair) sockets.add(socket.on('error', () => undefined));
+    client.on('data', (chunk: Buffer) => (relay.clientBytes += chunk.length));
+    pass(client, target, cut.direction === 'request' ? cut.afterBytes : Infinity, () => strike(cut, pair));
+    pass(target, client, cut.direction === 'answer' ? cut.afterBytes : Infinity, () => strike(cut, pair));
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const relay: CuttingRelay = {
-    port: 0,
+    port: (server.address() as net.AddressInfo).port,
     clientBytes: 0,
     async close() {
       for (const socket of sockets) socket.destroy();
       await new Promise((resolve) => server.close(resolve));
     },
   };
-  const server = net.createServer({ noDelay: true, allowHalfOpen: true }, (client) => {
-    const target = net.connect({ port: targetPort, host: '127.0.0.1', noDelay: true, allowHalfOpen: true });
-    for (const socket of [client, target]) {
-      sockets.add(socket);
-      socket.on('error', () => undefined);
-    }
-    client.on('data', (chunk: Buffer) => (relay.clientBytes += chunk.length));
-    pass(client, target, cut.direction === 'request' ? cut : undefined, { client, target });
-    pass(target, client, cut.direction === 'answer' ? cut : undefined, { client, target });
-  });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const address = server.address();
-  if (address === null || typeof address === 'string') throw new Error('the relay has no port');
-  relay.port = address.port;
   return relay;
 }
 
-interface Pair {
-  client: net.Socket;
-  target: net.Socket;
-}
-
-function pass(from: net.Socket, to: net.Socket, cut: Cut | undefined, pair: Pair): void {
-  let left = cut?.afterBytes ?? Infinity;
-  const strike = (): void => {
-    if (cut) carryOut(cut.how, pair);
-  };
+function pass(from: net.Socket, to: net.Socket, mostBytes: number, onCut: () => void): void {
+  let left = mostBytes;
   from.on('data', (chunk: Buffer) => {
     if (left < 0) return;
-    const part = chunk.length > left ? chunk.subarray(0, left) : chunk;
+    const part = chunk.subarray(0, left);
     left -= part.length;
     if (part.length > 0) to.write(part);
     if (left > 0) return;
     left = -1;
     // The bytes that were forwarded leave first.
-    setImmediate(strike);
+    setImmediate(onCut);
   });
   from.on('end', () => to.end());
   from.on('close', () => to.destroy());
 }
 
-function carryOut(how: Cut['how'], { client, target }: Pair): void {
-  switch (how) {
-    case 'reset':
-      client.resetAndDestroy();
-      target.resetAndDestroy();
-      return;
-    case 'end':
-      client.end();
-      target.end();
-      return;
-    case 'stall':
-      client.pause();
-      target.pause();
+function strike({ how }: Cut, pair: readonly net.Socket[]): void {
+  for (const socket of pair) {
+    if (how === 'reset') socket.resetAndDestroy();
+    else if (how === 'end') socket.end();
+    else socket.pause();
   }
 }

@@ -24,21 +24,21 @@ export async function startFrozenListener(): Promise<FrozenListener> {
   const port = Number(line.toString());
   child.kill('SIGSTOP');
   const held: net.Socket[] = [];
-  const stop = async (): Promise<void> => {
-    for (const socket of held) socket.destroy();
-    child.kill('SIGKILL');
-    await exited;
-  };
-  for (let tries = 0; tries < 20; tries++) {
+  for (let isFull = false; !isFull;) {
     const socket = net.connect({ port, host: '127.0.0.1' });
     socket.on('error', () => undefined);
     held.push(socket);
-    const connected = await new Promise<boolean>((resolve) => {
-      socket.once('connect', () => resolve(true));
-      setTimeout(() => resolve(false), UNANSWERED_MS);
+    isFull = await new Promise((resolve) => {
+      socket.once('connect', () => resolve(false));
+      setTimeout(() => resolve(true), UNANSWERED_MS);
     });
-    if (!connected) return { port, stop };
   }
-  await stop();
-  throw new Error('the kernel keeps accepting connections for a stopped process');
+  return {
+    port,
+    async stop() {
+      for (const socket of held) socket.destroy();
+      child.kill('SIGKILL');
+      await exited;
+    },
+  };
 }

@@ -19,8 +19,6 @@ export interface PeerConnection {
   socket: net.Socket;
   /** The TCP socket under it. */
   raw: net.Socket;
-  /** Number of this connection, from 0. */
-  index: number;
 }
 
 export interface PeerScript {
@@ -28,7 +26,7 @@ export interface PeerScript {
   /** Name of the certificate, for a secure peer. */
   certificate?: 'server' | 'other-host' | 'expired';
   /** Called at accept. With `false`, the peer neither reads nor secures the connection. */
-  onAccept?: (raw: net.Socket, index: number) => boolean;
+  onAccept?: (raw: net.Socket) => boolean;
   /** Called for each complete request. */
   onRequest?: (connection: PeerConnection, request: ReceivedRequest) => void;
   /** Called for each piece of a request. */
@@ -43,9 +41,7 @@ export interface Peer {
   connections: number;
   /** Bytes of requests (decrypted), over all connections. */
   bytes: number;
-  /** The error code of each connection that ended with an error. */
-  errors: string[];
-  /** Connections that have ended, with or without an error. */
+  /** Connections that have ended. */
   closed: number;
   close(): Promise<void>;
 }
@@ -53,60 +49,45 @@ export interface Peer {
 export async function startPeer(script: PeerScript = {}): Promise<Peer> {
   const sockets = new Set<net.Socket>();
   const server = net.createServer({ noDelay: true });
+  server.on('connection', (raw) => {
+    peer.connections++;
+    sockets.add(raw);
+    raw.on('error', () => undefined);
+    raw.on('close', () => peer.closed++);
+    if (script.onAccept?.(raw) === false) return;
+    const socket = script.secure ? secure(raw, script.certificate ?? 'server') : raw;
+    if (socket !== raw) socket.on('error', () => undefined);
+    let buffer = Buffer.alloc(0);
+    socket.on('data', (chunk: Buffer) => {
+      peer.bytes += chunk.length;
+      buffer = Buffer.concat([buffer, chunk]);
+      script.onData?.({ socket, raw }, chunk.length);
+      for (let parsed = parseRequest(buffer); parsed; parsed = parseRequest(buffer)) {
+        buffer = buffer.subarray(parsed.length);
+        peer.requests.push(parsed.request);
+        script.onRequest?.({ socket, raw }, parsed.request);
+      }
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const { port } = server.address() as net.AddressInfo;
   const peer: Peer = {
-    url: '',
-    port: 0,
-    requests: [],
-    connections: 0,
-    bytes: 0,
-    errors: [],
-    closed: 0,
+    ...{ url: script.secure ? `https://localhost:${port}` : `http://127.0.0.1:${port}`, port },
+    ...{ requests: [], connections: 0, bytes: 0, closed: 0 },
     async close() {
       for (const socket of sockets) socket.destroy();
       await new Promise((resolve) => server.close(resolve));
     },
   };
-  server.on('connection', (raw) => {
-    const index = peer.connections++;
-    sockets.add(raw);
-    const note = (error: NodeJS.ErrnoException) => peer.errors.push(error.code ?? error.message);
-    raw.on('error', note);
-    raw.on('close', () => peer.closed++);
-    if (script.onAccept?.(raw, index) === false) return;
-    const socket = script.secure ? secure(raw, script.certificate ?? 'server') : raw;
-    if (socket !== raw) socket.on('error', note);
-    let buffer = Buffer.alloc(0);
-    socket.on('data', (chunk: Buffer) => {
-      peer.bytes += chunk.length;
-      buffer = Buffer.concat([buffer, chunk]);
-      script.onData?.({ socket, raw, index }, chunk.length);
-      for (let parsed = parseRequest(buffer); parsed; parsed = parseRequest(buffer)) {
-        buffer = buffer.subarray(parsed.length);
-        peer.requests.push(parsed.request);
-        script.onRequest?.({ socket, raw, index }, parsed.request);
-      }
-    });
-  });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const address = server.address();
-  if (address === null || typeof address === 'string') throw new Error('the peer has no port');
-  peer.port = address.port;
-  peer.url = `${script.secure ? 'https' : 'http'}://localhost:${peer.port}`.replace(
-    'localhost',
-    script.secure ? 'localhost' : '127.0.0.1',
-  );
   return peer;
 }
 
 /** The bytes of an answer, with a content-length. */
 export function answer(status: number, body: unknown = {}, headers: Record<string, string> = {}): string {
   const text = typeof body === 'string' ? body : JSON.stringify(body);
-  const lines = Object.entries({
-    'content-type': 'application/json',
-    'content-length': String(Buffer.byteLength(text)),
-    ...headers,
-  }).map(([name, value]) => `${name}: ${value}\r\n`);
-  return `HTTP/1.1 ${status} Whatever\r\n${lines.join('')}\r\n${text}`;
+  const length = String(Buffer.byteLength(text));
+  const lines = Object.entries({ 'content-type': 'application/json', 'content-length': length, ...headers });
+  return `HTTP/1.1 ${status} Whatever\r\n${lines.map(([name, value]) => `${name}: ${value}\r\n`).join('')}\r\n${text}`;
 }
 
 /** Resets a connection, plain or TLS. */
@@ -115,11 +96,9 @@ export function reset({ raw }: PeerConnection): void {
 }
 
 function secure(raw: net.Socket, certificate: string): tls.TLSSocket {
-  return new tls.TLSSocket(raw, {
-    isServer: true,
-    secureContext: tls.createSecureContext({ key: tlsFile(`${certificate}.key`), cert: tlsFile(`${certificate}.pem`) }),
-    ALPNProtocols: ['http/1.1'],
-  });
+  const [key, cert] = [tlsFile(`${certificate}.key`), tlsFile(`${certificate}.pem`)];
+  const secureContext = tls.createSecureContext({ key, cert });
+  return new tls.TLSSocket(raw, { isServer: true, secureContext, ALPNProtocols: ['http/1.1'] });
 }
 
 function parseRequest(buffer: Buffer): { request: ReceivedRequest; length: number } | undefined {
