@@ -1,86 +1,77 @@
-import { describe, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { JobStore, type NewJob, SimulatedJob } from '../../src/simulator/jobs.js';
 import { toSettings } from '../../src/simulator/options.js';
 import { createRandom } from '../../src/simulator/random.js';
 
 const REPOSITORY = 'https://git.example/p/j';
-const OLD_LINK = `${REPOSITORY}/pull/1`;
+const [prLink, newLink] = [1, 2].map((number) => `${REPOSITORY}/pull/${number}`);
+const ended = { status: 'completed', prLink: newLink };
+const atWork = { status: 'active' };
+const old = { status: 'completed', prLink };
 
-/** A job whose turns take 100 ms. */
-function newJob(behaviour: NewJob['behaviour'] = {}, staleWindowMs = 0): SimulatedJob {
-  const source = { repository: REPOSITORY, ref: 'main' };
-  const createdAt = new Date(0).toISOString();
-  return new SimulatedJob(
-    { id: 'j', status: 'completed', source, model: 'm', createdAt, archivedAt: null },
-    behaviour,
-    { turn: { minMs: 100, maxMs: 100 }, staleWindowMs },
-    createRandom(1),
-  );
-}
+/** What the job is at given times, or shows, and how it behaves. Its turns take 100 ms, and begin with its messages. */
+type Case = [what: string, messagesAtMs: number[], truth: Record<number, object>, more?: More];
+type More = { behaves?: NewJob['behaviour']; staleWindowMs?: number; shown?: Record<number, object> };
+const cases: Case[] = [
+  [
+    'is active without a link from a message to the end of the turn, then completed with a new link',
+    [1_000],
+    {},
+    { shown: { 1_000: { ...atWork, prLink: null }, 1_099: { ...atWork, prLink: null }, 1_100: ended } },
+  ],
+  [
+    'keeps the earlier link when a turn fails',
+    [0],
+    { 100: { status: 'failed', prLink, archivedAt: null } },
+    { behaves: { outcome: 'failed' } },
+  ],
+  [
+    'gives the time when it was archived',
+    [0],
+    { 5_000: { status: 'archived', archivedAt: new Date(100).toISOString() } },
+    { behaves: { outcome: 'archived' } },
+  ],
+  ['ends with the previous link', [0], { 100: { prLink } }, { behaves: { prLinkAfterTurn: 'same' } }],
+  ['ends without a link', [0], { 100: { prLink: null } }, { behaves: { prLinkAfterTurn: 'none' } }],
+  ['ends with a given link', [0], { 100: { prLink: 'x' } }, { behaves: { prLinkAfterTurn: { url: 'x' } } }],
+  [
+    'shows the old turn within the stale window, even past the end of the new one',
+    [0],
+    { 0: atWork },
+    { staleWindowMs: 500, shown: { 50: old, 499: old, 500: ended } },
+  ],
+  [
+    'moves the end of a running turn when it is steered, and keeps the previous link',
+    [0, 90],
+    { 150: atWork, 190: { status: 'failed', prLink } },
+    { behaves: { outcome: 'failed' } },
+  ],
+  ['never ends a turn without an end', [0], { [Number.MAX_SAFE_INTEGER]: atWork }, { behaves: { neverEnds: true } }],
+];
 
-describe('a simulated job', () => {
-  test('is active without a link from a message to the end of the turn, then completed with a new link', () => {
-    const job = newJob();
-    expect(job.truth(999).prLink).toBe(OLD_LINK);
-    job.message(1_000);
-    expect(job.shown(1_000)).toMatchObject({ status: 'active', prLink: null });
-    expect(job.shown(1_099)).toMatchObject({ status: 'active', prLink: null });
-    expect(job.shown(1_100)).toMatchObject({ status: 'completed', prLink: `${REPOSITORY}/pull/2` });
-  });
+test.each(cases)(
+  'a simulated job %s',
+  (_what, messagesAtMs, truth, { behaves = {}, staleWindowMs = 0, shown = {} } = {}) => {
+    const source = { repository: REPOSITORY, ref: 'main' };
+    const dates = { createdAt: new Date(0).toISOString(), archivedAt: null };
+    const before = { id: 'j', status: 'completed', source, model: 'm', ...dates } as const;
+    const settings = { turn: { minMs: 100, maxMs: 100 }, staleWindowMs };
+    const job = new SimulatedJob(before, behaves, settings, createRandom(1));
+    expect(job.truth(-1).prLink).toBe(prLink);
+    for (const atMs of messagesAtMs) job.message(atMs);
+    for (const [atMs, expected] of Object.entries(truth)) expect(job.truth(Number(atMs))).toMatchObject(expected);
+    for (const [atMs, expected] of Object.entries(shown)) expect(job.shown(Number(atMs))).toMatchObject(expected);
+    expect(job.messages).toBe(messagesAtMs.length);
+  },
+);
 
-  test('keeps the earlier link when a turn fails', () => {
-    const job = newJob({ outcome: 'failed' });
-    job.message(1_000);
-    expect(job.truth(1_100)).toMatchObject({ status: 'failed', prLink: OLD_LINK, archivedAt: null });
-  });
-
-  test('gives the time when it was archived', () => {
-    const job = newJob({ outcome: 'archived' });
-    job.message(1_000);
-    expect(job.truth(5_000)).toMatchObject({ status: 'archived', archivedAt: new Date(1_100).toISOString() });
-  });
-
-  test('ends with the previous link, none, or a given one, as its behaviour says', () => {
-    const links = (['same', 'none', { url: 'https://other.example/1' }] as const).map((prLinkAfterTurn) => {
-      const job = newJob({ prLinkAfterTurn });
-      job.message(0);
-      return job.truth(100).prLink;
-    });
-    expect(links).toEqual([OLD_LINK, null, 'https://other.example/1']);
-  });
-
-  test('shows the old turn within the stale window, even past the end of the new one', () => {
-    const job = newJob({}, 500);
-    job.message(1_000);
-    expect(job.truth(1_000).status).toBe('active');
-    expect(job.shown(1_050)).toMatchObject({ status: 'completed', prLink: OLD_LINK });
-    expect(job.shown(1_499)).toMatchObject({ status: 'completed', prLink: OLD_LINK });
-    expect(job.shown(1_500)).toMatchObject({ status: 'completed', prLink: `${REPOSITORY}/pull/2` });
-  });
-
-  test('moves the end of a running turn when it is steered, and keeps the previous link', () => {
-    const job = newJob({ outcome: 'failed' });
-    job.message(1_000);
-    job.message(1_090);
-    expect(job.truth(1_150).status).toBe('active');
-    expect(job.truth(1_190)).toMatchObject({ status: 'failed', prLink: OLD_LINK });
-    expect(job.messages).toBe(2);
-  });
-
-  test('never ends a turn without an end', () => {
-    const job = newJob({ neverEnds: true, outcome: 'archived' });
-    job.message(0);
-    expect(job.truth(Number.MAX_SAFE_INTEGER).status).toBe('active');
-  });
-
-  test('has turns that depend on the seed and its own messages alone', () => {
-    const settings = toSettings({ turn: { minMs: 1_000, maxMs: 1_000_000 } });
-    const endsOf = (seed: number, jobIds: string[]) => {
-      const store = new JobStore(settings, createRandom(seed));
-      for (const jobId of jobIds) store.add({ projectId: 'p', jobId, status: 'active' }, 0);
-      return jobIds.sort().map((jobId) => store.get('p', jobId)?.truth(1_000_000).archivedAt);
-    };
-    expect(endsOf(1, ['archive-2', 'archive-1'])).toEqual(endsOf(1, ['archive-1', 'archive-2']));
-    expect(new Set([...endsOf(1, ['archive-1', 'archive-2']), ...endsOf(2, ['archive-1'])]).size).toBe(3);
-  });
+test('simulated jobs have turns that depend on the seed and their own messages alone', () => {
+  const settings = toSettings({ turn: { minMs: 1_000, maxMs: 1_000_000 } });
+  const endsOf = (seed: number, jobIds: string[]) => {
+    const store = new JobStore(settings, createRandom(seed));
+    for (const jobId of jobIds) store.add({ projectId: 'p', jobId, status: 'active' }, 0);
+    return jobIds.sort().map((jobId) => store.get('p', jobId)?.truth(1_000_000).archivedAt);
+  };
+  expect(endsOf(1, ['archive-2', 'archive-1'])).toEqual(endsOf(1, ['archive-1', 'archive-2']));
+  expect(new Set([...endsOf(1, ['archive-1', 'archive-2']), ...endsOf(2, ['archive-1'])]).size).toBe(3);
 });

@@ -1,84 +1,58 @@
 import fc from 'fast-check';
-import { describe, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { createLimiter, limiterKinds, type Limiter, shareLimiter } from '../../src/simulator/limiter.js';
 import { maxInAnyWindow } from '../../src/simulator/ledger.js';
 import { createRandom } from '../../src/simulator/random.js';
 
-const WINDOW_MS = 1_000;
+const windowMs = 1_000;
+type Kind = (typeof limiterKinds)[number];
 
 /** How many of `count` requests at the same time are accepted. */
-function takeMany(limiter: Limiter, nowMs: number, count: number): number {
-  return Array.from({ length: count }, () => limiter(nowMs)).filter((waitMs) => waitMs === 0).length;
-}
+const takeMany = (limiter: Limiter, nowMs: number, count: number) =>
+  Array.from({ length: count }, () => limiter(nowMs)).filter((waitMs) => waitMs === 0).length;
 
-test('a sliding window frees a place exactly one window after it was taken', () => {
-  const limiter = createLimiter({ kind: 'sliding', limit: 2, windowMs: WINDOW_MS });
-  expect([100, 400, 1_099, 1_100, 1_399, 1_400].map(limiter)).toEqual([0, 0, 1, 0, 1, 0]);
-});
-
-test('fixed windows start again from 0 at the boundary, so twice the limit passes around it', () => {
-  const limiter = createLimiter({ kind: 'fixed', limit: 5, windowMs: WINDOW_MS });
-  expect(takeMany(limiter, 1_999, 6)).toBe(5);
-  expect(limiter(1_999)).toBe(1);
-  expect(takeMany(limiter, 2_000, 6)).toBe(5);
-});
-
-test('a token bucket starts full and refills one token at a time', () => {
-  const limiter = createLimiter({ kind: 'token-bucket', limit: 10, windowMs: WINDOW_MS });
-  expect(takeMany(limiter, 0, 20)).toBe(10);
-  expect([0, 99, 100, 100].map(limiter)).toEqual([100, 1, 0, 100]);
-  expect(takeMany(limiter, 600, 20)).toBe(5);
-});
-
-describe('a limiter that weights the previous window', () => {
-  test('counts the part of the previous window that the rolling window still overlaps', () => {
-    const limiter = createLimiter({ kind: 'weighted', limit: 10, windowMs: WINDOW_MS });
-    expect(takeMany(limiter, 1_900, 20)).toBe(10);
-    // 10 × (1 − 0.099) = 9.01, and this request makes it more than 10.
-    expect([1_900, 2_099, 2_100, 2_199, 2_200].map(limiter)).toEqual([200, 1, 0, 1, 0]);
-    // Half of the previous window is left: 5, and 2 of this window.
-    expect(takeMany(limiter, 2_500, 20)).toBe(3);
-    expect(limiter(2_500)).toBe(100);
-  });
-
-  test('forgets a window that is not the previous one', () => {
-    const limiter = createLimiter({ kind: 'weighted', limit: 10, windowMs: WINDOW_MS });
-    expect(takeMany(limiter, 1_900, 20)).toBe(10);
-    expect(takeMany(limiter, 3_000, 20)).toBe(10);
-  });
+type Counts = Record<number, number>;
+/** How many of 20 requests are accepted, by their time, and how long a request has to wait after that, by its time. */
+test.each<[what: string, kind: Kind, limit: number, accepted: Counts, waitsMs: Counts]>([
+  ['a sliding window frees a place one window after it was taken', 'sliding', 2, { 100: 2 }, { 1_099: 1, 1_100: 0 }],
+  ['fixed windows start again from 0 at the boundary', 'fixed', 5, { 1_999: 5, 2_000: 5 }, { 2_001: 999 }],
+  ['a token bucket starts full and refills by tokens', 'token-bucket', 10, { 0: 10, 600: 6 }, { 600: 100, 700: 0 }],
+  // 10 × (1 − 0.099) = 9.01, and this request makes it more than 10.
+  ['the previous window counts by its overlap', 'weighted', 10, { 1_900: 10 }, { 1_900: 200, 2_099: 1, 2_100: 0 }],
+  ['half of it counts half', 'weighted', 10, { 1_900: 10, 2_500: 5 }, { 2_500: 100 }],
+  ['an earlier one is forgotten', 'weighted', 10, { 1_900: 10, 3_000: 10 }, {}],
+])('%s', (_what, kind, limit, accepted, waitsMs) => {
+  const limiter = createLimiter({ kind, limit, windowMs });
+  for (const [atMs, count] of Object.entries(accepted)) expect(takeMany(limiter, Number(atMs), 20)).toBe(count);
+  for (const [atMs, waitMs] of Object.entries(waitsMs)) expect(limiter(Number(atMs))).toBe(waitMs);
 });
 
 test.each(limiterKinds)('accepts a request after the wait that it gives, and none before: %s', (kind) => {
   const gaps = fc.array(fc.integer({ min: 0, max: 300 }), { minLength: 1, maxLength: 60 });
-  fc.assert(
-    fc.property(gaps, fc.integer({ min: 1, max: 7 }), (gapsMs, limit) => {
-      const taken: number[] = [];
-      let nowMs = 0;
-      let waitMs = 0;
-      const limiter = createLimiter({ kind, limit, windowMs: WINDOW_MS });
-      for (const gapMs of gapsMs) {
-        nowMs += gapMs;
-        waitMs = limiter(nowMs);
-        if (waitMs === 0) taken.push(nowMs);
-      }
-      if (waitMs > 0) {
-        const again = createLimiter({ kind, limit, windowMs: WINDOW_MS });
-        expect(takeAll(again, taken)).toBe(taken.length);
-        expect(again(nowMs + waitMs - 1)).toBeGreaterThan(0);
-        expect(again(nowMs + waitMs)).toBe(0);
-      }
-      if (kind === 'sliding') expect(maxInAnyWindow(taken, WINDOW_MS)).toBeLessThanOrEqual(limit);
-    }),
-    { numRuns: 300 },
-  );
+  const property = fc.property(gaps, fc.integer({ min: 1, max: 7 }), (gapsMs, limit) => {
+    const taken: number[] = [];
+    let nowMs = 0;
+    let waitMs = 0;
+    const limiter = createLimiter({ kind, limit, windowMs });
+    for (const gapMs of gapsMs) {
+      nowMs += gapMs;
+      waitMs = limiter(nowMs);
+      if (waitMs === 0) taken.push(nowMs);
+    }
+    if (waitMs > 0) {
+      const again = createLimiter({ kind, limit, windowMs });
+      expect(taken.map(again).filter((ms) => ms > 0)).toEqual([]);
+      expect(again(nowMs + waitMs - 1)).toBeGreaterThan(0);
+      expect(again(nowMs + waitMs)).toBe(0);
+    }
+    if (kind === 'sliding') expect(maxInAnyWindow(taken, windowMs)).toBeLessThanOrEqual(limit);
+  });
+  fc.assert(property, { numRuns: 300 });
 });
-
-const takeAll = (limiter: Limiter, instants: readonly number[]) =>
-  instants.filter((instant) => limiter(instant) === 0).length;
 
 test('a shared limit is spent by others at about their share, and in the same way for the same seed', () => {
   const left = [1, 1, 2].map((seed) => {
-    const options = { kind: 'sliding', limit: 1_000, windowMs: WINDOW_MS } as const;
+    const options = { kind: 'sliding', limit: 1_000, windowMs } as const;
     return takeMany(shareLimiter(options, 0.3, createRandom(seed), 0), 20_000, 1_000);
   });
   expect(left[0]).toBe(left[1]);
@@ -88,10 +62,18 @@ test('a shared limit is spent by others at about their share, and in the same wa
 });
 
 test('the most requests in any rolling window agree with a count over every window that begins with a request', () => {
-  fc.assert(
-    fc.property(fc.array(fc.integer({ min: 0, max: 5_000 }), { maxLength: 80 }), (instants) => {
-      const counts = instants.map((from) => instants.filter((at) => at >= from && at < from + WINDOW_MS).length);
-      expect(maxInAnyWindow(instants, WINDOW_MS)).toBe(Math.max(0, ...counts));
-    }),
-  );
+  const property = fc.property(fc.array(fc.integer({ min: 0, max: 5_000 }), { maxLength: 80 }), (instants) => {
+    const counts = instants.map((from) => instants.filter((at) => at >= from && at < from + windowMs).length);
+    expect(maxInAnyWindow(instants, windowMs)).toBe(Math.max(0, ...counts));
+  });
+  fc.assert(property);
+});
+
+test('random numbers are the published ones of mulberry32, and forks depend on seed and label alone', () => {
+  const random = createRandom(1);
+  const numbers = [random.next(), random.next(), random.next()].map((number) => number.toFixed(12));
+  expect(numbers).toEqual(['0.627073940588', '0.002735721180', '0.527447039960']);
+  expect(random.fork('a').next()).toBe(createRandom(1).fork('a').next());
+  const forks = [createRandom(1).fork('a'), createRandom(1).fork('b'), createRandom(8).fork('a')];
+  expect(new Set(forks.map((fork) => fork.next())).size).toBe(3);
 });
