@@ -1,241 +1,91 @@
 import { describe, expect, it } from 'vitest';
-import { jobKey } from '../../src/budget/state.js';
-import { trim } from '../../src/budget/trim.js';
-import {
-  busyJob,
-  Desk,
-  followUp,
-  HOUR,
-  lastTurn,
-  LEASE,
-  MINUTE,
-  names,
-  OVER,
-  resetRun,
-  SECOND,
-  SETTLE,
-  T0,
-} from './support.js';
+import { Desk, followUp, MINUTE, T0, testRules } from './support.js';
 
 describe('an ask that comes again', () => {
-  it('gets the same grant, with its time and lease, and a lease that has passed once the send is over (review 7)', () => {
-    const desk = new Desk();
-    const first = desk.ask('a');
-    expect(first).toMatchObject({ kind: 'granted', grantedAtMs: T0, leaseMs: LEASE, overAtMs: T0 + OVER });
-    desk.wait(SECOND);
-    expect(desk.ask('a')).toEqual(first);
-    desk.wait(OVER);
-    expect(desk.ask('a')).toEqual({ ...first, leaseMs: 1 });
-    expect(desk.budget.slotEnds()).toHaveLength(1);
-  });
-
-  it('gets what is known of the send, since its answer and not its grant (review N8)', () => {
-    const desk = new Desk();
-    desk.ask('a');
-    desk.wait(300);
-    desk.settle('a');
-    expect(desk.ask('a')).toEqual({
-      ...{ kind: 'known', runId: 'run-of-a', grantedTo: 'run-of-a', sendNumber: 1, outcome: 'sent', isLatest: true },
-      ...{ grantedAtMs: T0, outcomeAtMs: T0 + 300, overAtMs: T0 + OVER, isSameMessage: true, remembersAll: false },
-    });
-  });
-
-  it('gets nothing with another message, or after the end of its run', () => {
-    const desk = new Desk();
-    desk.send('a');
-    expect(desk.ask('a', { messageTag: 'another' })).toEqual({ kind: 'otherMessage' });
-    desk.end('a');
-    expect(desk.ask('a')).toEqual({ kind: 'ended' });
-  });
+  testRules(`
+  - gets the same grant, with its time and lease, and a lease that has passed once the send is over
+    ask a, wait 1s, ask a -> granted grantedAtMs=0s leaseMs=lease overAtMs=over, wait over,
+    ask a -> granted leaseMs=1ms, slots -> 1
+  - gets what is known of the send, since its answer and not its grant
+    ask a, wait 300ms, settle a,
+    ask a -> known grantedTo=run-of-a sendNumber=1 outcome=sent isLatest=true grantedAtMs=0s outcomeAtMs=300ms overAtMs=over isSameMessage=true remembersAll=false
+  - gets nothing with another message, or after the end of its run
+    send a, ask a tag=another -> otherMessage, end a, ask a -> ended
+  `);
 });
 
 describe('a run that replaces another', () => {
-  it('is told whether the budget remembers all that was sent since it started', () => {
-    const desk = new Desk();
-    desk.ask('a');
-    for (const [startedAtMs, remembersAll] of [[T0, false] as const, [T0 + 1, true] as const]) {
-      expect(desk.ask('a', { ...resetRun, startedAtMs })).toMatchObject({ kind: 'known', remembersAll });
-    }
-  });
-
-  it('is told who was granted the send, and that it is the one that asks (review N2)', () => {
-    const desk = new Desk();
-    desk.ask('a');
-    const known = { kind: 'known', runId: 'new', grantedTo: 'run-of-a', sendNumber: 1, outcome: null };
-    expect(desk.ask('a', resetRun)).toMatchObject(known);
-    expect(desk.budget.slotEnds()).toHaveLength(1);
-  });
-
-  it.each([
-    ['waiting', { limit: 0 }],
-    ['full', { limit: 0, places: { most: 0, mostForJob: 10 } }],
-    ['granted', {}],
-  ])('is named in the answer "%s" (review N2)', (kind, settings) => {
-    expect(new Desk(settings).ask('a', { ...resetRun, sendNumber: 4, startedAtMs: T0 + 1 })).toMatchObject({
-      ...{ kind, runId: 'new', sendNumber: 4 },
-    });
-  });
-
-  it('was never granted anything if it began within the memory of the budget and is not in it (review 10)', () => {
-    expect(new Desk().ask('a', { ...resetRun, startedAtMs: T0 + 1 }).kind).toBe('granted');
-    const never = { kind: 'known', grantedTo: '', outcome: 'unknown', isLatest: false };
-    expect(new Desk().ask('a', resetRun)).toMatchObject(never);
-  });
-
-  it('takes over the place in line, with the grant that follows (review 10)', () => {
-    const desk = new Desk({ limit: 0 });
-    desk.ask('a', { startedAtMs: T0 + 1 });
-    desk.ask('a', resetRun);
-    desk.setLimit({ limit: 1 });
-    expect(desk.told()).toMatchObject([{ answer: { kind: 'granted', runId: 'new' } }]);
-  });
-
-  it('keeps that place where the run before says late that it has ended', () => {
-    const desk = new Desk({ limit: 0 });
-    desk.ask('a', { startedAtMs: T0 + 1 });
-    desk.ask('a', resetRun);
-    desk.end('a', { runId: 'run-of-a' });
-    expect(desk.state.waiters).toMatchObject([{ runId: 'new' }]);
-  });
-
-  it('keeps that place where a message to the run before finds nobody', () => {
-    const desk = new Desk({ limit: 0 });
-    desk.ask('a', { startedAtMs: T0 + 1 });
-    desk.pause();
-    const toRunBefore = desk.told();
-    desk.ask('a', resetRun);
-    desk.miss(toRunBefore);
-    expect(desk.state.waiters).toMatchObject([{ runId: 'new' }]);
-  });
-
-  it('is granted the next send where the one before was never used (review N6)', () => {
-    const desk = new Desk({ limit: 1 });
-    desk.ask('a');
-    expect(desk.ask('a', resetRun)).toMatchObject({ kind: 'known', outcome: null });
-    desk.settle('a', 'notSent', { runId: 'run-of-a' });
-    expect(desk.ask('a')).toMatchObject({ kind: 'known', outcome: 'notSent' });
-    expect(desk.ask('a', { sendNumber: 2 })).toMatchObject({ kind: 'granted', runId: 'new' });
-  });
-
-  it('takes the turn of its job again while nobody else was granted it (simulation F1)', () => {
-    const desk = new Desk();
-    desk.send('a', { job: 'x' });
-    desk.end('a');
-    expect(desk.ask('a', resetRun)).toMatchObject({ outcome: 'sent', isLatest: true });
-    expect(desk.ask('b', { job: 'x' })).toMatchObject({ reason: 'job-busy' });
-  });
-
-  it('hears that the turn is of another, and leaves it there (simulation F1, G2)', () => {
-    const desk = busyJob();
-    desk.end('a');
-    expect(desk.granted()).toEqual(['b']);
-    expect(desk.ask('a', resetRun)).toMatchObject({ outcome: 'sent', isLatest: false });
-    desk.end('a');
-    expect(desk.ask('c', { job: 'x' })).toMatchObject({ reason: 'job-busy' });
-  });
-
-  it('takes no turn where its message was not delivered, and has none for sure while the budget counts (G2)', () => {
-    const desk = new Desk({ counts: true });
-    desk.settle('sent');
-    desk.settle('limited', 'limited');
-    expect(desk.ask('sent', resetRun)).toMatchObject({ kind: 'known', isLatest: false });
-    desk.book([]);
-    desk.ask('limited', resetRun);
-    expect(desk.state.turns[jobKey(followUp('limited'))]?.owner).toBeUndefined();
-  });
-});
-
-describe('a refused send that a reset run tells again, after a later one was delivered', () => {
-  const told = { runId: 'first', sendNumber: 1, retryAfterMs: SECOND };
-  const second = { runId: 'second', mayHaveSent: true, sendNumber: 2 };
-  const third = { ...second, runId: 'third' };
-  /** A follow-up whose first send is refused, and whose second one is delivered. */
-  const deliver = (desk: Desk, run: object = {}) => {
-    desk.ask('a', { runId: 'first' });
-    desk.settle('a', 'limited', told);
-    desk.wait(2 * SECOND);
-    expect(desk.ask('a', { sendNumber: 2, ...run }).kind).toBe('granted');
-    desk.settle('a');
-    desk.wait(MINUTE);
-  };
-
-  it.each<[string, () => Desk, object]>([
-    ['by its own run', () => new Desk(), {}],
-    ['by a run that was reset before', () => new Desk(), second],
-    ['in a budget that has counted since', () => new Desk({ counts: true }), {}],
-  ])('is not the latest one: %s', (_, create, run) => {
-    const desk = create();
-    if (desk.state.isCounting) desk.book([{ workflowId: followUp('a'), isRunning: true }]);
-    else deliver(desk, run);
-    desk.settle('a', 'limited', told);
-    expect(desk.ask('a', third)).toMatchObject({ kind: 'known', sendNumber: 2 });
-  });
-
-  it('is not the latest one where the budget has forgotten both', () => {
-    const desk = new Desk();
-    deliver(desk);
-    desk.state.known = {};
-    desk.state.rememberedSinceMs = desk.nowMs;
-    desk.settle('a', 'limited', told);
-    expect(desk.ask('a', third)).toMatchObject({ kind: 'known', grantedTo: '' });
-  });
+  testRules(`
+  - is told who was granted the send, and whether the budget remembers all since it started
+    ask a, ask a reset -> known runId=new grantedTo=run-of-a outcome=null remembersAll=false,
+    ask a later -> known remembersAll=true, slots -> 1
+  - is named in the answer "waiting" [limit=0]
+    ask a reset later number=4 -> waiting slot runId=new sendNumber=4
+  - is named in the answer "full" [limit=0 places=0/10]
+    ask a reset later number=4 -> full queue-full runId=new sendNumber=4
+  - was never granted anything if it is not in the memory
+    ask a reset later number=4 -> granted runId=new
+  - may have been if it began before
+    ask a reset -> known grantedTo= outcome=unknown isLatest=false
+  - takes over the place in line, with the grant that follows [limit=0]
+    ask a later, ask a reset, limit 1, told -> a:granted, ask a -> granted runId=new
+  - keeps that place where the run before says late that it has ended [limit=0]
+    ask a later, ask a reset, end a run=run-of-a, line -> a
+  - or where a message to it finds nobody [limit=0]
+    ask a later, pause, keep, ask a reset, miss, line -> a
+  - is granted the next send where the one before was never used [limit=1]
+    ask a, ask a reset -> known outcome=null, settle a notSent run=run-of-a, ask a -> known outcome=notSent,
+    ask a number=2 -> granted runId=new
+  - takes the turn of its job again while nobody else was granted it
+    send a@x, end a, ask a reset -> known outcome=sent isLatest=true, ask b@x -> waiting job-busy
+  - hears that the turn is of another, and leaves it there
+    send a@x, ask b@x, end a, granted -> b, ask a reset -> known outcome=sent isLatest=false, end a,
+    ask c@x -> waiting job-busy, told, end b, granted -> c
+  - takes no turn where its message was not delivered, and has none for sure while the budget counts [counts]
+    settle sent, settle limited limited, ask sent reset -> known isLatest=false, book, resume, ask limited reset,
+    ask other@limited -> granted
+  - hears of the later send where an earlier run tells again that its own was refused
+    ask a run=first, settle a limited retry=1s run=first number=1, wait 2s, ask a number=2, settle a, wait 1m,
+    settle a limited retry=1s run=first number=1, ask a reset run=third number=2 -> known sendNumber=2
+  - hears of it also where it was another run’s
+    ask a run=first, settle a limited retry=1s run=first number=1, wait 2s, ask a reset run=second number=2,
+    settle a, wait 1m, settle a limited retry=1s run=first number=1, ask a run=third -> known sendNumber=2
+  - hears of it also from a budget that has counted since [counts]
+    book runs a, settle a limited retry=1s run=first number=1,
+    ask a reset run=third number=2 -> known sendNumber=2
+  - hears of an unknown one where the budget has forgotten both
+    ask a run=first, settle a limited retry=1s run=first number=1, wait 2s, ask a number=2, settle a, wait 1m,
+    forget, settle a limited retry=1s run=first number=1, ask a reset run=third -> known grantedTo=
+  `);
 });
 
 describe('the turn of a job', () => {
-  it('that ends in doubt is kept for as long as the end says (review 3)', () => {
-    const desk = busyJob();
-    desk.end('a', { turnUntilMs: desk.nowMs + 5 * MINUTE });
-    expect(desk.nextGrants()).toEqual([5 * MINUTE, ['b']]);
-  });
+  testRules(`
+  - that ends in doubt is kept for as long as the end says
+    send a@x, ask b@x, end a until=5m, next -> 5m b
+  - is kept so also if a message does not find it
+    send a@x, ask b@x, end a until=30m, told, gone a, next -> 30m b
+  - is kept for four hours at most, whatever a signal says
+    send a@x, ask b@x, end a until=20h, next -> 4h b
+  - ends with how the job looked, and each grant after it says so
+    send a@x, end a last, ask b@x -> granted last, end b, ask c@x -> granted last
+  - is free after "notSent", also if the grant is over by then
+    ask a@x, ask b@x, wait over, settle a notSent, then -> b
+  - is free after "limited", also if the grant is over by then
+    ask a@x, ask b@x, wait over, settle a limited, then -> b
+  - is free after "rejected", also if the grant is over by then
+    ask a@x, ask b@x, wait over, settle a rejected, then -> b
+  - is kept until no byte arrives and the settle time is over where another run ends
+    ask a@x, ask b@x, ask c@x, end a run=another, next -> over+settle b, end b run=another last, granted -> c
+  - or where its owner is gone without an answer
+    ask a@x, ask b@x, gone a, next -> over+settle b
+  - is not ended by a late word of a run that was reset since
+    send a@x, ask b@x, ask a reset, end a run=run-of-a last, granted, end a last, granted -> b
+  - is not taken by a follow-up whose send the budget did not grant
+    send a@x, ask b@x, settle stranger@x, end stranger@x, granted
+  `);
 
-  it('that lives is kept for 3,000 jobs, before those that are over (review 4)', () => {
-    const desk = new Desk();
-    const turns = (all: string[], turn: object) => all.map((job) => [job, { latest: job, ...turn }]);
-    const live = turns(names('live', 2_990), { owner: 'owner' });
-    desk.state.turns = Object.fromEntries([...live, ...turns(names('over', 600), {})]);
-    trim(desk.state);
-    expect(desk.state.turns).toMatchObject(Object.fromEntries(live));
-    expect(Object.keys(desk.state.turns).length).toBeLessThanOrEqual(3_000);
-  });
-
-  it('ends with how the job looked, and each grant after it says so (review 5)', () => {
-    const desk = new Desk();
-    desk.send('a', { job: 'x' });
-    desk.end('a', { lastTurn });
-    for (const name of ['b', 'c']) {
-      expect(desk.ask(name, { job: 'x' })).toMatchObject({ kind: 'granted', lastTurn });
-      desk.end(name);
-    }
-  });
-
-  it.each(['notSent', 'limited', 'unauthorized', 'payment', 'rejected'] as const)(
-    'is free after "%s", also if the grant is over by then (review N1)',
-    (outcome) => {
-      const desk = new Desk();
-      desk.askAll(['a', 'b'], { job: 'x' });
-      desk.wait(OVER);
-      desk.settle('a', outcome);
-      expect(desk.nextGrants()[1]).toEqual(['b']);
-    },
-  );
-
-  it('is kept until no byte arrives and the settle time is over where another run ends (review N7)', () => {
-    const desk = new Desk();
-    desk.askAll(['a', 'b', 'c'], { job: 'x' });
-    desk.end('a', { runId: 'another' });
-    expect(desk.nextGrants()).toEqual([OVER + SETTLE, ['b']]);
-    desk.end('b', { runId: 'another', lastTurn });
-    expect(desk.granted()).toEqual(['c']);
-  });
-
-  it('is kept as long from when no byte arrives where its owner is gone without an answer (review N8)', () => {
-    const desk = new Desk();
-    desk.askAll(['a', 'b'], { job: 'x' });
-    desk.miss([{ workflowId: followUp('a', 'x') }]);
-    expect(desk.nextGrants()).toEqual([OVER + SETTLE, ['b']]);
-  });
-
-  it('is of no other job, whatever its id looks like, and keeps its order (review N23)', () => {
+  it('is of no other job, whatever its id looks like, and keeps its order', () => {
     const desk = new Desk();
     const jobs = ['2', '1', '__proto__', 'constructor', '0', 'toString'];
     for (const job of jobs) desk.send(`to-${job}`, { job });
@@ -244,88 +94,26 @@ describe('the turn of a job', () => {
     expect(owners).toEqual(jobs.map((job) => followUp(`to-${job}`, job)));
     for (const job of jobs) expect(desk.ask(`second-to-${job}`, { job })).toMatchObject({ reason: 'job-busy' });
   });
-
-  it('is kept as long as its follow-up said, also if a message does not find it', () => {
-    const desk = busyJob();
-    desk.end('a', { turnUntilMs: T0 + 30 * MINUTE });
-    desk.told();
-    desk.miss([{ workflowId: followUp('a', 'x') }]);
-    expect(desk.nextGrants()).toEqual([30 * MINUTE, ['b']]);
-  });
-
-  it('is not ended by a late word of a run that was reset since', () => {
-    const desk = busyJob();
-    desk.ask('a', resetRun);
-    desk.end('a', { runId: 'run-of-a', lastTurn });
-    expect(desk.granted()).toEqual([]);
-    desk.end('a', { lastTurn });
-    expect(desk.granted()).toEqual(['b']);
-  });
-
-  it('is not taken by a follow-up whose send the budget did not grant', () => {
-    const desk = busyJob();
-    const workflowId = followUp('stranger', 'x');
-    desk.settle('stranger', 'sent', { workflowId });
-    desk.end('stranger', { workflowId });
-    expect(desk.granted()).toEqual([]);
-  });
-
-  it('is kept for four hours at most, whatever a signal says', () => {
-    const desk = busyJob();
-    desk.end('a', { turnUntilMs: T0 + 20 * HOUR });
-    expect(desk.nextGrants()).toEqual([4 * HOUR, ['b']]);
-  });
-
-  it('is not taken back by a reset run of the one that had it before', () => {
-    const desk = new Desk();
-    desk.send('a', { job: 'x' });
-    desk.end('a');
-    desk.send('b', { job: 'x' });
-    expect(desk.ask('a', { ...resetRun })).toMatchObject({ kind: 'known', isLatest: false });
-    desk.ask('c', { job: 'x' });
-    desk.told();
-    desk.end('b');
-    expect(desk.granted()).toEqual(['c']);
-  });
 });
 
 describe('a follow-up that is gone', () => {
-  it('keeps the slot of a grant that was pushed and then answered an ask (review N15)', () => {
-    const desk = new Desk({ limit: 1 });
-    desk.askAll(['a', 'b']);
-    desk.settle('a', 'notSent');
-    const pushed = desk.told();
-    expect(desk.ask('b').kind).toBe('granted');
-    desk.miss(pushed);
-    expect(desk.budget.slotEnds()).toHaveLength(1);
-  });
+  testRules(`
+  - keeps the slot of a grant that was pushed and then answered an ask [limit=1]
+    ask a, ask b, settle a notSent, keep, ask b -> granted, miss, slots -> 1
+  - leaves its place in line, and a grant that it never used, with its end [limit=1]
+    ask a, ask b, ask c, end b, end a, granted -> c
+  - leaves no place that an ask takes again after its send was over, but keeps another [counts]
+    ask sent, ask ended, ask earlier, ask otherRun, ask later number=2, settle sent, end ended,
+    settle earlier limited number=3, settle later limited number=1, settle otherRun limited run=old,
+    line -> otherRun later
+  - leaves its job to those who wait, a settle time after it is missed
+    send a@x, ask b@x, wait lease+over, keep, miss, next -> settle b
+  `);
 
-  it('leaves its place in line, and a grant that it never used, with its end (review N17)', () => {
-    const desk = new Desk({ limit: 1 });
-    desk.askAll(['a', 'b', 'c']);
-    desk.end('b');
-    desk.end('a');
-    expect(desk.granted()).toEqual(['c']);
-  });
-
-  it('leaves no place that an ask takes again after its send was over, but keeps another (review 17)', () => {
-    const desk = new Desk({ counts: true });
-    desk.askAll(['sent', 'ended', 'earlier', 'otherRun']);
-    desk.ask('later', { sendNumber: 2 });
-    desk.settle('sent');
-    desk.end('ended');
-    desk.settle('earlier', 'limited', { sendNumber: 3 });
-    desk.settle('later', 'limited', { sendNumber: 1 });
-    desk.settle('otherRun', 'limited', { runId: 'old' });
-    expect(desk.state.waiters.map(({ workflowId }) => workflowId)).toEqual([followUp('otherRun'), followUp('later')]);
-  });
-
-  it('is asked for a sign of life while others wait for its job, at once and every ten minutes (review N19, N26)', () => {
-    const desk = new Desk();
-    desk.askAll(['a', 'unasked']);
-    const signs = names('b', 5).flatMap((name, index) => {
-      desk.ask(name, { job: 'a' });
-      desk.wait(4 * MINUTE);
+  it('is asked for a sign of life while others wait for its job, at once and every ten minutes', () => {
+    const desk = new Desk().play('ask a, ask unasked');
+    const signs = [0, 1, 2, 3, 4].flatMap((index) => {
+      desk.play(`ask b${index}@a, wait 4m`);
       return desk.told().map((message) => [index, message]);
     });
     const sign = { workflowId: followUp('a') };
@@ -334,12 +122,5 @@ describe('a follow-up that is gone', () => {
       [2, sign],
     ]);
     expect(desk.budget.nextChangeMs(desk.nowMs)).toBe(T0 + 22 * MINUTE);
-  });
-
-  it('leaves its job to those who wait, a settle time after it is missed (review N19)', () => {
-    const desk = busyJob();
-    desk.wait(LEASE + OVER);
-    desk.miss(desk.told());
-    expect(desk.nextGrants()).toEqual([SETTLE, ['b']]);
   });
 });

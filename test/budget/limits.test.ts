@@ -2,7 +2,7 @@ import { afterEach, describe, expect, it, vi } from 'vitest';
 import { type BudgetState, followUpKey, jobKey, type Known } from '../../src/budget/state.js';
 import { trim } from '../../src/budget/trim.js';
 import { askSchema } from '../../src/contract/protocol.js';
-import { askOf, Desk, lastTurn } from './support.js';
+import { askOf, Desk, lastTurn, names } from './support.js';
 
 const MIB = 1_048_576;
 const hash = 'abcdefghijk';
@@ -59,7 +59,7 @@ afterEach(() => {
 });
 
 describe('a state with every cap reached', () => {
-  it('stays under 1 MiB with the longest ids, and keeps what decides who may send (review 19, N10)', () => {
+  it('stays under 1 MiB with the longest ids, and keeps what decides who may send', () => {
     const state = fullState(longest, 10_000);
     expect(JSON.stringify(state).length).toBeGreaterThan(1.5 * MIB);
     const { waiters, grants, spent } = structuredClone(state);
@@ -72,7 +72,7 @@ describe('a state with every cap reached', () => {
     expect(state).toMatchObject({ waiters, grants, spent });
   });
 
-  it('keeps all that lives with ordinary ids, and of the rest the newest (review 19, N10)', () => {
+  it('keeps all that lives with ordinary ids, and of the rest the newest', () => {
     const state = fullState(ordinary, 400);
     const { waiters, grants, spent } = structuredClone(state);
     trim(state);
@@ -82,7 +82,17 @@ describe('a state with every cap reached', () => {
     expect(Object.keys(state.known).at(-1)).toBe(followUpKey(ordinary.workflowId(4_999)));
   });
 
-  it('notes since when it remembers all follow-ups, if clocks differ by the margin (review 10)', () => {
+  it('keeps the turns that live of 3,000 jobs, before those that are over', () => {
+    const { state } = new Desk();
+    const turns = (all: string[], turn: object) => all.map((job) => [job, { latest: job, ...turn }]);
+    const live = turns(names('live', 2_990), { owner: 'owner' });
+    state.turns = Object.fromEntries([...live, ...turns(names('over', 600), {})]);
+    trim(state);
+    expect(state.turns).toMatchObject(Object.fromEntries(live));
+    expect(Object.keys(state.turns).length).toBeLessThanOrEqual(3_000);
+  });
+
+  it('notes since when it remembers all follow-ups, if clocks differ by the margin', () => {
     const state = fullState(longest, 0);
     const grantedAtMs = state.rememberedSinceMs + 5;
     Object.values(state.known)[0]!.grantedAtMs = grantedAtMs;

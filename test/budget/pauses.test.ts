@@ -1,17 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import type { SendOutcome, WaitReason } from '../../src/contract/budget.js';
+import type { SendOutcome } from '../../src/contract/budget.js';
 import { budgetStatus } from '../../src/budget/status.js';
 import { iso } from '../../src/contract/durations.js';
-import { Desk, followUp, HOUR, lastTurn, LEASE, MINUTE, mostInWindow, names, OVER, SECOND, T0 } from './support.js';
-
-/** A project that a refusal just paused, with others in line. */
-function paused(outcome: SendOutcome = 'limited', change: { retryAfterMs?: number } = {}): Desk {
-  const desk = new Desk({ limit: 100 });
-  desk.ask('a');
-  desk.settle('a', outcome, change);
-  desk.askAll(names('b', 12));
-  return desk;
-}
+import { Desk, followUp, HOUR, lastTurn, MINUTE, mostInWindow, names, SECOND, T0, testRules } from './support.js';
 
 interface Life {
   /** What the service answers, `ms` after the start. */
@@ -70,9 +61,9 @@ describe('a message that the service refuses alone, again and again,', () => {
     ['payment', 'payment', 5],
     ['limited', 'limited', 60],
   ] as const)('as "%s" waits, and the others go on', (outcome, reason, mostMinutes) => {
-    const { desk, sent, refused, pausedMs } = live({ service: refuseBad(outcome), ...others(600), hours: 8.1 });
-    expect(sent.length).toBeGreaterThan(480);
-    expect(refused).toBeLessThan(8 * 6 + 20);
+    const { desk, sent, refused, pausedMs } = live({ service: refuseBad(outcome), ...others(250), hours: 4.1 });
+    expect(sent.length).toBeGreaterThan(190);
+    expect(refused).toBeLessThan(4 * 6 + 20);
     expect(pausedMs).toBeLessThan(mostMinutes * MINUTE);
     const [waiter] = desk.state.waiters;
     const answer = desk.ask('bad', { sendNumber: waiter!.sendNumber });
@@ -97,52 +88,73 @@ describe('a message that the service refuses alone, again and again,', () => {
   });
 
   it('is tried again when its Retry-After says', () => {
-    const { of } = live({ service: refuseBad('payment'), ...others(500), hours: 9, retryAfterMs: HOUR });
-    expect(of('bad').length).toBeLessThanOrEqual(9);
+    const { of } = live({ service: refuseBad('payment'), ...others(250), hours: 5, retryAfterMs: HOUR });
+    expect(of('bad').length).toBeLessThanOrEqual(5);
   });
 
   it('is not taken for a service that refuses all, and the other way round', () => {
     let accepted = 0;
-    const night = (_: string, ms: number) => (ms > 12 * HOUR && ++accepted === 1 ? 'sent' : 'unauthorized');
-    const { desk, refused } = live({ service: night, names: names('a', 30), everyMs: 0, hours: 18 });
-    expect(refused).toBeLessThan(6 * 18 + 50);
+    const night = (_: string, ms: number) => (ms > 4 * HOUR && ++accepted === 1 ? 'sent' : 'unauthorized');
+    const { desk, refused } = live({ service: night, names: names('a', 30), everyMs: 0, hours: 8 });
+    expect(refused).toBeLessThan(6 * 8 + 50);
     expect(desk.state.servicePause).toMatchObject({ reason: 'credentials' });
   });
 });
 
 describe('a refusal of the whole project', () => {
-  it.each<[SendOutcome, WaitReason]>([
-    ['limited', 'limited'],
-    ['unauthorized', 'credentials'],
-    ['payment', 'payment'],
-  ])('such as "%s" makes all wait, lets one probe, and then the rest follow (G10)', (outcome, reason) => {
-    const desk = paused(outcome);
-    const pause = { by: 'service', until: iso(desk.nowMs + 30 * SECOND) };
-    expect(desk.ask('c')).toMatchObject({ kind: 'waiting', reason, pause });
-    expect(desk.nextGrants()).toEqual([30 * SECOND, ['b0']]);
-    desk.wait(10 * SECOND);
-    expect(desk.granted()).toEqual([]);
-    desk.settle('b0');
-    expect(desk.granted()).toEqual(names('b', 11).slice(1));
-    expect(desk.budget.pauseOf(desk.nowMs)).toBeUndefined();
-  });
-
-  it.each(['limited', 'credentials', 'payment'] as const)(
-    'that a read brought ("%s") pauses too, and its slot is free (G10)',
-    (refusal) => {
-      const desk = new Desk({ limit: 1 });
-      desk.askAll(['a', 'b']);
-      desk.settle('a', 'notSent', { refusal, retryAfterMs: MINUTE });
-      expect(desk.budget.slotEnds()).toEqual([]);
-      expect(desk.ask('c')).toMatchObject({ reason: refusal });
-      expect(desk.nextGrants()).toEqual([MINUTE, ['b']]);
-      desk.settle('b', 'notSent', { refusal });
-      expect(desk.nextGrants()).toEqual([MINUTE, ['c']]);
-    },
-  );
+  testRules(`
+  - such as "limited" makes all wait, lets one probe, and then the rest follow [limit=100]
+    ask a, settle a limited, ask b*12, ask c -> waiting limited, next -> 30s b0, wait 10s, granted, settle b0,
+    granted -> b1 b2 b3 b4 b5 b6 b7 b8 b9 b10, paused -> no
+  - that a read right before the send brought ("limited") pauses too, and its slot is free [limit=1]
+    ask a, ask b, settle a notSent refusal=limited retry=1m, slots ->, ask c -> waiting limited, next -> 1m b,
+    settle b notSent refusal=limited, next -> 1m c
+  - of a read before the ask ("limited") pauses all, and the pause is left to its probe
+    ask a, ask b refusal=limited retry=1m -> waiting limited, wait 30s, ask c refusal=limited -> waiting limited,
+    next -> 30s b, settle b, granted -> c
+  - that may concern one job alone ("limited") is probed by another follow-up next, but for a 429 [limit=100]
+    ask a, settle a limited, ask b*12, then -> b0, settle b0 limited, ask b0 number=2, then -> b0
+  - such as "unauthorized" makes all wait, lets one probe, and then the rest follow [limit=100]
+    ask a, settle a unauthorized, ask b*12, ask c -> waiting credentials, next -> 30s b0, wait 10s, granted,
+    settle b0, granted -> b1 b2 b3 b4 b5 b6 b7 b8 b9 b10, paused -> no
+  - that a read right before the send brought ("credentials") pauses too, and its slot is free [limit=1]
+    ask a, ask b, settle a notSent refusal=credentials retry=1m, slots ->, ask c -> waiting credentials,
+    next -> 1m b, settle b notSent refusal=credentials, next -> 1m c
+  - of a read before the ask ("credentials") pauses all, and the pause is left to its probe
+    ask a, ask b refusal=credentials retry=1m -> waiting credentials, wait 30s,
+    ask c refusal=credentials -> waiting credentials, next -> 30s b, settle b, granted -> c
+  - that may concern one job alone ("unauthorized") is probed by another follow-up next, but for a 429 [limit=100]
+    ask a, settle a unauthorized, ask b*12, then -> b0, settle b0 unauthorized, ask b0 number=2, then -> b1
+  - that may concern one job alone ("payment") is probed by another follow-up next, but for a 429 [limit=100]
+    ask a, settle a payment, ask b*12, then -> b0, settle b0 payment, ask b0 number=2, then -> b1
+  - pauses no longer for sends under way that are refused too, and is not over for one that arrives [limit=100]
+    ask a*11, settle a*9 payment, settle a9, next -> 30s a10
+  - lets another probe where the first ends so: settle b0 notSent
+    ask a, settle a limited, ask b*12, then -> b0, settle b0 notSent, next -> 0s b1
+  - lets another probe where the first ends so: settle b0 unknown
+    ask a, settle a limited, ask b*12, then -> b0, settle b0 unknown, next -> 0s b1
+  - lets another probe where the first ends so: wait lease
+    ask a, settle a limited, ask b*12, then -> b0, wait lease, next -> 0s b1
+  - pauses also if it is heard after its grant is over
+    ask a, wait over, settle a unauthorized, ask b -> waiting credentials, resume, settle a unauthorized,
+    granted -> b
+  - is one reason to wait, told once, until a probe succeeds [limit=100]
+    ask a, settle a unauthorized, ask b*12, told, wait 10m, granted -> b0, settle b0 unauthorized,
+    ask b0 number=2, told ->, wait 10m, granted -> b1, settle b1 unauthorized, ask b1 number=2, told ->,
+    then -> b2, settle b2, paused -> no
+  - is probed at once when an operator resumes, and never while he pauses [limit=100]
+    ask a, settle a payment, ask b*12, pause, wait 1h, granted, resume, granted -> b0, ask c -> waiting payment
+  - pauses once, however many reads are refused meanwhile
+    ask a refusal=credentials, wait 20s, ask b refusal=credentials, next -> 10s a
+  - pauses until the latest Retry-After
+    ask a, ask b, settle a limited retry=2m, settle b limited retry=1s, ask c, told, next -> 2m c
+  - is news only once: it may be told again after the next send
+    ask a, settle a limited, wait 1m, ask a reset run=second number=2, settle a,
+    settle a limited run=run-of-a number=1, paused -> no
+  `);
 
   it('pauses for as long as Retry-After says, else twice as long after each probe, up to ten minutes', () => {
-    const desk = paused('limited', { retryAfterMs: 45 * MINUTE });
+    const desk = new Desk({ limit: 100 }).play('ask a, settle a limited retry=45m, ask b*12');
     const lengths = names('probe', 7).map(() => {
       const [afterMs, [probe]] = desk.nextGrants();
       desk.settle(probe!, 'limited');
@@ -152,108 +164,12 @@ describe('a refusal of the whole project', () => {
   });
 
   it('is spent on few probes where the service always asks for another try too soon', () => {
-    const desk = new Desk({ limit: 100 });
-    desk.ask('a');
-    for (let sendNumber = 1; desk.nowMs < T0 + HOUR; sendNumber++) {
-      desk.settle('a', 'limited', { sendNumber, retryAfterMs: SECOND });
-      if (desk.ask('a', { sendNumber: sendNumber + 1 }).kind !== 'granted') desk.nextGrants();
+    const desk = new Desk({ limit: 100 }).play('ask a');
+    for (let number = 1; desk.nowMs < T0 + HOUR; number++) {
+      desk.play(`settle a limited retry=1s number=${number}`);
+      if (desk.ask('a', { sendNumber: number + 1 }).kind !== 'granted') desk.nextGrants();
     }
     expect(desk.budget.slotEnds().length).toBeLessThan(20);
-  });
-
-  it('pauses no longer for sends under way that are refused too, and is not over for one that arrives', () => {
-    const desk = new Desk({ limit: 100 });
-    desk.askAll(names('a', 11));
-    for (const name of names('a', 9)) desk.settle(name, 'payment');
-    desk.settle('a9');
-    expect(desk.nextGrants()).toEqual([30 * SECOND, ['a10']]);
-  });
-
-  it.each(['notSent', 'unknown', 'lost'] as const)('lets another probe where the first is "%s"', (outcome) => {
-    const desk = paused();
-    desk.nextGrants();
-    if (outcome !== 'lost') desk.settle('b0', outcome);
-    expect(desk.nextGrants()).toEqual([outcome === 'lost' ? LEASE : 0, ['b1']]);
-  });
-
-  it('pauses also if it is heard after its grant is over', () => {
-    const desk = new Desk();
-    desk.ask('a');
-    desk.wait(OVER);
-    desk.settle('a', 'unauthorized');
-    expect(desk.ask('b')).toMatchObject({ kind: 'waiting', reason: 'credentials' });
-    desk.resume();
-    desk.settle('a', 'unauthorized');
-    expect(desk.granted()).toEqual(['b']);
-  });
-
-  it('is one reason to wait, told once, until a probe succeeds (review 14)', () => {
-    const desk = paused('unauthorized');
-    desk.told();
-    for (const name of names('b', 6)) {
-      desk.wait(10 * MINUTE);
-      expect(desk.granted()).toEqual([name]);
-      desk.settle(name, 'unauthorized');
-      desk.ask(name, { sendNumber: 2 });
-      expect(desk.told()).toEqual([]);
-    }
-    desk.nextGrants();
-    desk.settle('b6');
-    expect(desk.granted()).toHaveLength(10);
-  });
-
-  it.each(['credentials', 'payment', 'limited'] as const)(
-    'of a read before the ask ("%s") pauses all, and the pause is left to its probe (G10)',
-    (refusal) => {
-      const desk = new Desk();
-      desk.ask('a');
-      expect(desk.ask('b', { refusal, retryAfterMs: MINUTE })).toMatchObject({ kind: 'waiting', reason: refusal });
-      desk.wait(MINUTE / 2);
-      expect(desk.ask('c', { refusal })).toMatchObject({ kind: 'waiting', reason: refusal });
-      expect(desk.nextGrants()).toEqual([MINUTE / 2, ['b']]);
-      desk.settle('b');
-      expect(desk.granted()).toEqual(['c']);
-    },
-  );
-
-  it.each<[SendOutcome, string]>([
-    ['unauthorized', 'b1'],
-    ['payment', 'b1'],
-    ['limited', 'b0'],
-  ])('that may concern one job alone ("%s") is probed by another follow-up next: %s', (outcome, next) => {
-    const desk = paused(outcome);
-    desk.nextGrants();
-    desk.settle('b0', outcome);
-    desk.ask('b0', { sendNumber: 2 });
-    expect(desk.nextGrants()[1]).toEqual([next]);
-  });
-
-  it('is probed at once when an operator resumes, and never while he pauses', () => {
-    const desk = paused('payment');
-    desk.pause();
-    desk.wait(HOUR);
-    expect(desk.granted()).toEqual([]);
-    desk.resume();
-    expect(desk.granted()).toEqual(['b0']);
-    expect(desk.ask('c')).toMatchObject({ reason: 'payment' });
-  });
-
-  it('pauses once, however many reads are refused meanwhile', () => {
-    const desk = new Desk();
-    desk.ask('a', { refusal: 'credentials' });
-    desk.wait(20 * SECOND);
-    desk.ask('b', { refusal: 'credentials' });
-    expect(desk.nextGrants()).toEqual([10 * SECOND, ['a']]);
-  });
-
-  it('pauses until the latest Retry-After', () => {
-    const desk = new Desk();
-    desk.askAll(['a', 'b']);
-    desk.settle('a', 'limited', { retryAfterMs: 2 * MINUTE });
-    desk.settle('b', 'limited', { retryAfterMs: SECOND });
-    desk.ask('c');
-    desk.told();
-    expect(desk.nextGrants()).toEqual([2 * MINUTE, ['c']]);
   });
 });
 
@@ -308,7 +224,7 @@ describe('a service with a lower limit than the budget', () => {
     [true, false].map((hasRetryAfter) => ({ limit: 10, windowMs, kind, hasRetryAfter })),
   );
 
-  it.each(cases)('refuses ever fewer ($kind window, Retry-After: $hasRetryAfter) (W15)', (service) => {
+  it.each(cases)('refuses ever fewer ($kind window, Retry-After: $hasRetryAfter)', (service) => {
     const windows = 20;
     const { accepted, refused } = simulate(new Desk({ limit: 20, windowMs, marginMs: 500 }), service, windows);
     const inWindows = (from: number, to: number) =>
@@ -320,79 +236,22 @@ describe('a service with a lower limit than the budget', () => {
     expect(mostInWindow([...accepted, ...refused], windowMs)).toBeLessThanOrEqual(20);
   });
 
-  it('is not learned for long from a passing 429 in the middle of an hour (W15)', () => {
-    const desk = new Desk({ limit: 100 });
-    for (const name of names('a', 40)) {
-      desk.send(name);
-      desk.wait(45 * SECOND);
-    }
-    desk.askAll(['refused']);
-    desk.settle('refused', 'limited');
-    expect(desk.budget.limit).toBe(40);
-    desk.ask('probe');
-    expect(desk.nextGrants()).toEqual([30 * SECOND, ['probe']]);
-    desk.settle('probe');
-    expect(desk.budget.limit).toBe(100);
-  });
-
-  it('is not learned from a short burst', () => {
-    const desk = new Desk({ limit: 100 });
-    desk.askAll(names('a', 10));
-    desk.settle('a0');
-    for (const name of names('a', 10).slice(1)) desk.settle(name, 'limited');
-    expect(desk.budget.limit).toBe(100);
-  });
-
-  it('is tried again after each window, by twice as much', () => {
-    const desk = new Desk();
-    for (const name of names('a', 3)) desk.send(name);
-    desk.ask('refused');
-    desk.settle('refused', 'limited');
-    const limits = names('window', 3).map(() => {
-      desk.wait(HOUR);
-      return desk.budget.limit;
-    });
-    expect(limits).toEqual([4, 6, 10]);
-  });
-
-  it.each(['setLimit', 'resume'] as const)('is forgotten at the order "%s"', (order) => {
-    const desk = new Desk();
-    for (const name of names('a', 3)) desk.send(name);
-    desk.ask('refused');
-    desk.settle('refused', 'limited');
-    expect(desk.budget.limit).toBe(3);
-    if (order === 'resume') desk.resume();
-    else desk.setLimit({});
-    expect(desk.budget.limit).toBe(10);
-  });
-
-  it('hears nothing new from a refusal that is told again after the next send', () => {
-    const desk = new Desk();
-    desk.ask('a');
-    desk.settle('a', 'limited');
-    desk.wait(MINUTE);
-    desk.ask('a', { runId: 'second', mayHaveSent: true, sendNumber: 2 });
-    desk.settle('a');
-    desk.settle('a', 'limited', { runId: 'run-of-a', sendNumber: 1 });
-    expect(desk.state.servicePause).toBeUndefined();
-  });
-
-  it('counts the refusals of one pause once', () => {
-    const desk = new Desk({ limit: 20 });
-    desk.askAll(names('under-way', 6));
-    for (const name of names('under-way', 4)) desk.settle(name);
-    for (const name of ['under-way4', 'under-way5']) desk.settle(name, 'limited');
-    expect(desk.state.learned).toMatchObject({ limit: 4, refusals: 1 });
-  });
-
-  it('raises the learned limit if more is accepted without a probe', () => {
-    const desk = new Desk({ limit: 20 });
-    desk.askAll(names('under-way', 5));
-    for (const name of names('under-way', 3)) desk.settle(name);
-    desk.ask('x');
-    desk.settle('x', 'limited');
-    expect(desk.budget.limit).toBe(3);
-    for (const name of ['under-way3', 'under-way4']) desk.settle(name);
-    expect(desk.budget.limit).toBe(5);
-  });
+  testRules(`
+  - is not learned for long from a passing 429 in the middle of an hour [limit=100]
+    send a*20, wait 15m, send b*20, wait 15m, ask refused, settle refused limited, bound -> 40, ask probe,
+    next -> 30s probe, settle probe, bound -> 100
+  - is not learned from a short burst [limit=100]
+    ask a, ask b*9, settle a, settle b*9 limited, bound -> 100
+  - is tried again after each window, by twice as much
+    send a*3, ask refused, settle refused limited, bound -> 3, wait 1h, bound -> 4, wait 1h, bound -> 6, wait 1h,
+    bound -> 10
+  - is forgotten when an operator resumes
+    send a*3, ask refused, settle refused limited, bound -> 3, resume, bound -> 10
+  - is forgotten when an operator sets a limit
+    send a*3, ask refused, settle refused limited, bound -> 3, limit -, bound -> 10
+  - counts the refusals of one pause once [limit=20]
+    ask u*6, settle u*4, settle u4 limited, settle u5 limited, bound -> 4, wait 1h, bound -> 5
+  - is raised if more is accepted without a probe [limit=20]
+    ask u*5, settle u*3, ask x, settle x limited, bound -> 3, settle u3, settle u4, bound -> 5
+  `);
 });

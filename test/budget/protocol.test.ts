@@ -41,7 +41,7 @@ const wrong: Record<string, unknown[]> = {
   pause: [{}, { by: 'me' }, { by: 'operator', until: 'soon' }, { by: 'operator', note: 'x'.repeat(1_001) }, null],
 };
 
-describe('what arrives (review N11)', () => {
+describe('what arrives', () => {
   it.each(right)('is no %s if it is rubbish, and keeps nothing that does not belong to it', (_what, schema, value) => {
     for (const rubbish of [undefined, null, '', 'ask', 7, [], {}, [value], { kind: 'rubbish' }]) {
       expect(schema.safeParse(rubbish).success, JSON.stringify(rubbish)).toBe(false);
@@ -70,7 +70,7 @@ describe('what arrives (review N11)', () => {
     for (const answer of answers) expect(answerSchema.parse(answer)).toEqual(answer);
   });
 
-  it('has fingerprints that tell long texts apart without keeping them (review 19)', () => {
+  it('has fingerprints that tell long texts apart without keeping them', () => {
     const [one, other] = ['1', '2'].map((end) => fingerprint({ prLink: `https://example.com/a/b/pull/${end}` }));
     expect(one).toEqual({ status: null, prLink: expect.stringMatching(/^.{11}$/), archivedAt: null });
     expect(one).not.toEqual(other);

@@ -1,82 +1,37 @@
 import { describe, expect, it } from 'vitest';
-import type { SendOutcome } from '../../src/contract/budget.js';
 import { iso } from '../../src/contract/durations.js';
-import type { Waiting } from '../../src/contract/protocol.js';
-import { Desk, followUp, HELD, HOUR, LEASE, MARGIN, MINUTE, names, OVER, SECOND, T0 } from './support.js';
+import { Desk, followUp, HOUR, names, T0, testRules } from './support.js';
 
 describe('a slot', () => {
-  it.each<[SendOutcome | 'lost', number]>([
-    ['sent', HELD],
-    ['rejected', HELD],
-    ['limited', HELD],
-    ['unauthorized', HELD],
-    ['payment', HELD],
-    ['notSent', 0],
-    ['unknown', OVER + HELD - 300],
-    ['lost', OVER + HELD - 300],
-  ])('is held after "%s" for %d ms: window and margin, before them lease and drain (review 7)', (outcome, heldMs) => {
-    const desk = new Desk({ limit: 1 });
-    desk.askAll(['a', 'b']);
-    desk.wait(300);
-    if (outcome !== 'lost') desk.settle('a', outcome);
-    expect(desk.nextGrants()).toEqual([heldMs, ['b']]);
-  });
-
-  it('is not freed, and not used again, by a second word about the same send or one before', () => {
-    const desk = new Desk();
-    desk.ask('a');
-    desk.settle('a', 'limited');
-    desk.wait(MINUTE);
-    desk.ask('a', { sendNumber: 2 });
-    desk.settle('a', 'unknown', { sendNumber: 2 });
-    desk.settle('a', 'notSent', { sendNumber: 2 });
-    desk.settle('a', 'limited', { sendNumber: 1 });
-    expect(desk.budget.slotEnds()).toHaveLength(2);
-    expect(desk.ask('a', { runId: 'new', mayHaveSent: true })).toMatchObject({ outcome: 'unknown' });
-  });
-
-  it('of a send that the budget did not grant is held from when its last byte may arrive', () => {
-    const desk = new Desk();
-    desk.ask('a');
-    desk.settle('stranger', 'unknown');
-    expect(desk.budget.slotEnds()).toContain(T0 + OVER - LEASE + HELD);
-  });
-
-  it('is used once, whoever else says that it was not, twice or late', () => {
-    const desk = new Desk();
-    desk.ask('a');
-    desk.settle('a', 'notSent', { runId: 'another' });
-    desk.settle('a', 'notSent', { sendNumber: 2 });
-    desk.wait(OVER);
-    for (const outcome of ['sent', 'sent', 'notSent'] as const) desk.settle('a', outcome);
-    expect(desk.budget.slotEnds()).toHaveLength(1);
-  });
-
-  it('is free again where its follow-up says after the lease that it sent nothing, as after an outage', () => {
-    const desk = new Desk({ limit: 2 });
-    desk.send('b');
-    desk.ask('a');
-    desk.wait(OVER + MINUTE);
-    expect(desk.budget.slotEnds()).toHaveLength(2);
-    desk.settle('a', 'notSent');
-    desk.settle('a', 'notSent');
-    expect(desk.budget.slotEnds()).toEqual([T0 + HELD]);
-  });
-
-  it('is one of at most ten under way; one without an answer is so for its lease', () => {
-    const desk = new Desk({ limit: 100 });
-    expect(desk.askAll(names('a', 14)).lastIndexOf('granted')).toBe(9);
-    desk.settle('a3');
-    expect(desk.granted()).toEqual(['a10']);
-    expect(desk.nextGrants()).toEqual([LEASE, ['a11', 'a12', 'a13']]);
-  });
+  testRules(`
+  - is held after "sent" for held [limit=1]
+    ask a, ask b, wait 300ms, settle a sent, next -> held b
+  - is held after "rejected" for held [limit=1]
+    ask a, ask b, wait 300ms, settle a rejected, next -> held b
+  - is held after "limited" for held [limit=1]
+    ask a, ask b, wait 300ms, settle a limited, next -> held b
+  - is held after "notSent" for 0s [limit=1]
+    ask a, ask b, wait 300ms, settle a notSent, next -> 0s b
+  - is held after "unknown" for over+held-300ms [limit=1]
+    ask a, ask b, wait 300ms, settle a unknown, next -> over+held-300ms b
+  - is held likewise without a word [limit=1]
+    ask a, ask b, next -> over+held b
+  - is not freed, and not used again, by a second word about the same send or one before
+    ask a, settle a limited, wait 1m, ask a number=2, settle a unknown number=2, settle a notSent number=2,
+    settle a limited number=1, slots -> 2, ask a reset -> known outcome=unknown
+  - of a send that the budget did not grant is held from when its last byte may arrive
+    ask a, settle stranger unknown, slot -> over-lease+held
+  - is used once, whoever else says that it was not, twice or late
+    ask a, settle a notSent run=another, settle a notSent number=2, wait over, settle a, settle a,
+    settle a notSent, slots -> 1
+  - is free again where its follow-up says after the lease that it sent nothing, as after an outage [limit=2]
+    send b, ask a, wait over+1m, slots -> 2, settle a notSent, settle a notSent, slots -> held
+  - is one of at most ten under way; one without an answer is so for its lease [limit=100]
+    ask a*14, line -> a10 a11 a12 a13, settle a3, granted -> a10, next -> lease a11 a12 a13
+  `);
 
   it('says for the last 100 sends who spent it, when, and what came of it', () => {
-    const desk = new Desk({ limit: 200 });
-    desk.ask('open');
-    desk.ask('free');
-    desk.settle('free', 'notSent');
-    for (const name of names('a', 98)) desk.send(name);
+    const desk = new Desk({ limit: 200 }).play('ask open, ask free, settle free notSent, send a*98');
     const send = { sendNumber: 1, grantedAtMs: desk.nowMs };
     expect(desk.state.lastSends.slice(0, 3)).toEqual([
       { ...send, workflowId: followUp('open') },
@@ -87,41 +42,53 @@ describe('a slot', () => {
 });
 
 describe('a clock', () => {
-  it('that goes back lets nothing over the limit (G5)', () => {
-    const desk = new Desk({ limit: 2 });
-    desk.send('a');
-    desk.ask('b');
-    desk.nowMs -= 30 * MINUTE;
-    desk.settle('b');
-    desk.ask('c');
-    expect(desk.nextGrants()).toEqual([HELD, ['c']]);
-  });
-
-  it('of a follow-up lengthens no slot, and shortens it to its grant at most (G5)', () => {
-    const desk = new Desk();
-    const grantedAtMs = desk.nowMs;
-    desk.askAll(['ahead', 'behind']);
-    desk.wait(10 * SECOND);
-    desk.settle('ahead', 'sent', { atMs: desk.nowMs + HOUR });
-    desk.settle('behind', 'sent', { atMs: desk.nowMs - HOUR });
-    expect(desk.budget.slotEnds()).toEqual([grantedAtMs + HELD, desk.nowMs + HELD]);
-  });
-
-  it('that steps ahead by less than the margin frees nothing within the window (G5)', () => {
-    const desk = new Desk({ limit: 1 });
-    desk.send('a');
-    desk.ask('b');
-    desk.wait(HOUR - 1 + MARGIN);
-    expect(desk.granted()).toEqual([]);
-  });
+  testRules(`
+  - that goes back lets nothing over the limit [limit=2]
+    send a, ask b, clock -30m, settle b, ask c, next -> held c
+  - of a follow-up lengthens no slot, and shortens it to its grant at most
+    ask ahead, ask behind, wait 10s, settle ahead sent at=1h, settle behind sent at=-1h, slots -> held 10s+held
+  - that steps ahead by less than the margin frees nothing within the window [limit=1]
+    send a, ask b, wait 1h-1ms+margin, granted
+  `);
 });
 
 describe('the line', () => {
+  testRules(`
+  - leaves a reserve to the interactive lane [limit=5 reserve=2]
+    ask b*3 lane=batch -> granted, ask b3 lane=batch -> waiting, ask i*2 -> granted, ask i2 -> waiting
+  - reserves its share of a lower limit of the worker’s configuration [limit=10 reserve=5]
+    ask b*2 lane=batch max=4 -> granted, ask b2 lane=batch max=4 -> waiting, ask i*2 max=4 -> granted,
+    ask i2 max=4 -> waiting
+  - keeps no follow-up behind those of its job that a reserve holds, however many [limit=2 reserve=2]
+    ask b*10@x lane=batch, ask i@x -> granted
+  - has one place for a job and lane: the others wait for their job [limit=0]
+    ask a1@x, ask a2@x -> waiting job-busy position=0, ask b1@x lane=batch -> waiting slot position=2,
+    ask c -> waiting slot position=2
+  - has ten places for a job and 1,000 in all; who has none asks again, but not soon [limit=0]
+    ask a*10@x -> waiting, ask late@x -> full job-busy retryMs=1m, ask b*990 -> waiting,
+    ask c -> full queue-full retryMs=15m
+  - keeps every tenth place, of a job and in all, from the batch lane [limit=0 places=20/10]
+    ask a*9@x lane=batch -> waiting, ask a9@x lane=batch -> full, ask b@x -> waiting, ask c@x -> full,
+    ask d*8 lane=batch -> waiting, ask d8 lane=batch -> full, ask e -> waiting, ask f -> waiting, ask g -> full
+  - grants what can be sent beside a free slot, however many stand in it who cannot [places=10/10]
+    send owner@x, ask waits*10@x, ask sendable -> granted
+  - always has a place for whoever has the turn of the job [limit=1 counts]
+    book runs owner@x, ask a*10@x, ask owner@x number=2 -> waiting slot position=1
+  - always has its place for whoever had one [limit=1 places=3/10]
+    ask a, ask b*3, settle a rejected, ask c -> full, ask a number=2 -> waiting position=1
+  - says when a slot is expected, counting those before it [limit=3 reserve=1]
+    send a0, wait 1m, send a1, wait 1m, send a2, wait 1m, ask i0 -> waiting position=1 expectedAtMs=held,
+    ask b lane=batch -> waiting position=2 expectedAtMs=2m+held, ask i1, ask i2,
+    ask i3 -> waiting expectedAtMs=none, ask busy@a0 -> waiting expectedAtMs=none
+  - expects no slot of a refused message where the service accepts fewer than the limit [limit=100]
+    ask r number=1, settle r payment number=1, resume, ask r number=2, settle r payment number=2, resume,
+    ask r number=3, settle r payment number=3, resume, end r, ask s, settle s rejected, end s, wait 40m, told,
+    send a*20, ask t, settle t limited, end t, wait 61s, ask u, settle u limited, end u, wait 61s, ask v,
+    settle v rejected, end v, eta c
+  `);
+
   it('gives every tenth grant to the batch lane while interactive ones keep coming', () => {
-    const desk = new Desk({ limit: 0 });
-    desk.askAll(names('b', 3), { lane: 'batch' });
-    desk.askAll(names('i', 30));
-    desk.setLimit({ limit: 100 });
+    const desk = new Desk({ limit: 0 }).play('ask b*3 lane=batch, ask i*30, limit 100');
     const order: string[] = [];
     for (let granted = desk.granted(); order.length < 30; granted = desk.granted()) {
       order.push(...granted);
@@ -130,324 +97,87 @@ describe('the line', () => {
     expect(order.flatMap((name, index) => (name.startsWith('b') ? [index] : []))).toEqual([9, 19, 29]);
   });
 
-  it('leaves a reserve to the interactive lane', () => {
-    const desk = new Desk({ limit: 5, reserve: 2 });
-    expect(desk.askAll(names('b', 4), { lane: 'batch' })).toEqual(['granted', 'granted', 'granted', 'waiting']);
-    expect(desk.askAll(names('i', 3))).toEqual(['granted', 'granted', 'waiting']);
-  });
-
-  it.each([
-    ['the worker’s configuration', { maxLimit: 4 }],
-    ['the service', {}],
-  ])('reserves its share of a lower limit, so that the batch lane is not kept from it: of %s', (_, change) => {
+  it('reserves its share of a lower limit of the service', () => {
     const desk = new Desk({ limit: 10, reserve: 5 });
-    if (!('maxLimit' in change)) desk.state.learned = { limit: 4, step: 1, refusals: 1, growAtMs: T0 + HOUR };
-    expect(desk.askAll(names('b', 3), { lane: 'batch', ...change })).toEqual(['granted', 'granted', 'waiting']);
-    expect(desk.askAll(names('i', 3), change)).toEqual(['granted', 'granted', 'waiting']);
+    desk.state.learned = { limit: 4, step: 1, refusals: 1, growAtMs: T0 + HOUR };
+    desk.play('ask b*2 lane=batch -> granted, ask b2 lane=batch -> waiting, ask i*2 -> granted, ask i2 -> waiting');
   });
 
-  it('keeps no follow-up behind those of its job that a reserve holds, however many (review 16, G1)', () => {
-    const desk = new Desk({ limit: 2, reserve: 2 });
-    desk.askAll(names('b', 10), { lane: 'batch', job: 'x' });
-    expect(desk.ask('i', { job: 'x' }).kind).toBe('granted');
+  it('takes message, lane and lease from the latest ask of a follow-up', () => {
+    const latest = 'ask a run=new number=3 tag=another lease=7ms drain=8ms lane=interactive';
+    const { state } = new Desk({ limit: 0 }).play(`ask a lane=batch, ${latest}`);
+    const change = { runId: 'new', sendNumber: 3, messageTag: 'another', leaseMs: 7, drainMs: 8, lane: 'interactive' };
+    expect(state.waiters).toMatchObject([{ ...change, arrival: 1 }]);
   });
 
-  it('has one place for a job and lane: the others wait for their job', () => {
-    const desk = new Desk({ limit: 0 });
-    desk.ask('a1', { job: 'x' });
-    expect(desk.ask('a2', { job: 'x' })).toMatchObject({ kind: 'waiting', reason: 'job-busy', position: 0 });
-    expect(desk.ask('b1', { job: 'x', lane: 'batch' })).toMatchObject({ reason: 'slot', position: 2 });
-    expect(desk.ask('c')).toMatchObject({ reason: 'slot', position: 2 });
-  });
-
-  it('has ten places for a job and 1,000 in all; who has none asks again, but not soon (review 14)', () => {
-    const desk = new Desk({ limit: 0 });
-    expect(new Set(desk.askAll(names('a', 10), { job: 'x' }))).toEqual(new Set(['waiting']));
-    expect(desk.ask('late', { job: 'x' })).toMatchObject({ kind: 'full', reason: 'job-busy', retryMs: MINUTE });
-    const { waiters } = desk.state;
-    waiters.push(...names('b', 989).map((name) => ({ ...waiters[0]!, workflowId: followUp(name), job: name })));
-    expect(desk.askAll(['last'])).toEqual(['waiting']);
-    expect(desk.ask('c')).toMatchObject({ kind: 'full', reason: 'queue-full', retryMs: 15 * MINUTE });
-    expect(desk.state.waiters).toHaveLength(1_000);
-  });
-
-  it('keeps every tenth place, of a job and in all, from the batch lane', () => {
-    const desk = new Desk({ limit: 0, places: { most: 20, mostForJob: 10 } });
-    const batch = { lane: 'batch' } as const;
-    expect(desk.askAll(names('a', 10), { job: 'x', ...batch }).at(-1)).toBe('full');
-    expect(desk.askAll(['b', 'c'], { job: 'x' })).toEqual(['waiting', 'full']);
-    expect(desk.askAll(names('d', 9), batch).slice(-2)).toEqual(['waiting', 'full']);
-    expect(desk.askAll(['e', 'f', 'g'])).toEqual(['waiting', 'waiting', 'full']);
-  });
-
-  it('grants what can be sent beside a free slot, however many stand in it who cannot (G1)', () => {
-    const desk = new Desk({ places: { most: 10, mostForJob: 10 } });
-    desk.send('owner', { job: 'x' });
-    desk.askAll(names('waits', 10), { job: 'x' });
-    expect(desk.ask('sendable').kind).toBe('granted');
-  });
-
-  it('always has a place for whoever has the turn of the job (review N1)', () => {
-    const desk = new Desk({ limit: 1, counts: true });
-    desk.book([{ workflowId: followUp('owner', 'x'), isRunning: true }]);
-    desk.askAll(names('a', 10), { job: 'x' });
-    expect(desk.ask('owner', { job: 'x', sendNumber: 2 })).toMatchObject({ reason: 'slot', position: 1 });
-  });
-
-  it('always has its place for whoever had one (review N1)', () => {
-    const desk = new Desk({ limit: 1, places: { most: 3, mostForJob: 10 } });
-    desk.askAll(['a', ...names('b', 3)]);
-    desk.settle('a', 'rejected');
-    expect(desk.ask('c').kind).toBe('full');
-    expect(desk.ask('a', { sendNumber: 2 })).toMatchObject({ kind: 'waiting', position: 1 });
-  });
-
-  it('takes message, lane and lease from the latest ask of a follow-up (review N22)', () => {
-    const desk = new Desk({ limit: 0 });
-    desk.ask('a', { lane: 'batch' });
-    const change = { runId: 'new', sendNumber: 3, messageTag: 'another', leaseMs: 7, drainMs: 8 };
-    desk.ask('a', { ...change, lane: 'interactive' });
-    expect(desk.state.waiters).toMatchObject([{ ...change, lane: 'interactive', arrival: 1 }]);
-    expect(desk.state.waiters).toHaveLength(1);
-  });
-
-  it.each(['terminated in line', 'terminated behind a pause'])(
-    'empties at the next free slot if all in it but one were %s: they take none (review 9, N20)',
-    (how) => {
-      const desk = new Desk({ limit: how.endsWith('line') ? 0 : 100 });
-      if (desk.state.settings.limit > 0) desk.pause();
-      desk.askAll([...names('a', 150), 'alive']);
-      desk.told();
-      desk.setLimit({ limit: 100 });
-      desk.resume();
-      for (let messages = desk.told(); messages.length > 0; messages = desk.told()) {
-        desk.miss(messages.filter(({ workflowId }) => workflowId !== followUp('alive')));
-      }
-      expect(desk.state).toMatchObject({ waiters: [], spent: [], grants: [{ workflowId: followUp('alive') }] });
-    },
-  );
-
-  it('says when a slot is expected, counting those before it', () => {
-    const desk = new Desk({ limit: 3, reserve: 1 });
-    const [first, , last] = names('a', 3).map((name) => {
-      desk.send(name);
-      desk.wait(MINUTE);
-      return desk.nowMs - MINUTE + HELD;
-    });
-    expect(desk.ask('i0')).toMatchObject({ position: 1, expectedAtMs: first });
-    expect(desk.ask('b', { lane: 'batch' })).toMatchObject({ position: 2, expectedAtMs: last });
-    desk.askAll(['i1', 'i2']);
-    for (const answer of [desk.ask('i3'), desk.ask('busy', { job: 'a0' })]) {
-      expect(answer).not.toHaveProperty('expectedAtMs');
+  it('empties at the next free slot if all in it but one were terminated behind a pause: they take none', () => {
+    const desk = new Desk({ limit: 100 }).play('pause, ask a*150, ask alive, told, resume');
+    for (let messages = desk.told(); messages.length > 0; messages = desk.told()) {
+      desk.miss(messages.filter(({ workflowId }) => workflowId !== followUp('alive')));
     }
-  });
-
-  it('expects no slot of a refused message where the service accepts fewer than the limit', () => {
-    const desk = new Desk({ limit: 100 });
-    for (const sendNumber of [1, 2, 3]) {
-      desk.ask('refused', { sendNumber });
-      desk.settle('refused', 'payment', { sendNumber });
-      desk.resume();
-    }
-    desk.end('refused');
-    const reject = (name: string) => {
-      desk.ask(name);
-      desk.settle(name, 'rejected');
-      desk.end(name);
-    };
-    reject('accepted');
-    desk.wait(40 * MINUTE);
-    desk.told();
-    for (const name of names('a', 20)) desk.send(name);
-    for (const name of ['b', 'probe']) {
-      desk.ask(name);
-      desk.settle(name, 'limited');
-      desk.end(name);
-      desk.wait(61 * SECOND);
-    }
-    reject('accepted probe');
-    const { expectedAtMs } = desk.ask('c') as Waiting;
-    const sinceMs = desk.nowMs;
-    expect(desk.nextGrants()).toEqual([expectedAtMs! - sinceMs, ['c']]);
+    expect(desk.state).toMatchObject({ waiters: [], spent: [], grants: [{ workflowId: followUp('alive') }] });
   });
 
   it('tells the first twenty, once, when their reason to wait changes', () => {
-    const desk = new Desk({ limit: 0 });
-    desk.askAll(names('a', 30));
-    desk.pause();
-    desk.wait(HOUR);
-    const told = desk.told();
+    const told = new Desk({ limit: 0 }).play('ask a*30, pause, wait 1h').told();
     expect(told.map(({ workflowId }) => workflowId)).toEqual(names('a', 20).map((name) => followUp(name)));
     expect(told[0]?.answer).toMatchObject({ kind: 'waiting', reason: 'paused', runId: 'run-of-a0', sendNumber: 1 });
   });
 });
 
 describe('an operator', () => {
-  it('lowers the limit: what is used drains', () => {
-    const desk = new Desk({ limit: 3 });
-    for (const name of names('a', 3)) {
-      desk.send(name);
-      desk.wait(MINUTE);
-    }
-    desk.ask('b');
-    desk.setLimit({ limit: 1 });
-    expect(desk.nextGrants()).toEqual([HELD - MINUTE, ['b']]);
-  });
+  testRules(`
+  - lowers the limit: what is used drains [limit=3]
+    send a0, wait 1m, send a1, wait 1m, send a2, wait 1m, ask b, limit 1, next -> held-1m b
+  - raises the limit up to what the latest worker allows [limit=1]
+    ask a*6 max=4, limit 1000, granted -> a1 a2 a3, ask b max=5, granted -> a4, bound -> 5
+  - changes window and reserve alone [limit=2]
+    send a, limit - 1m 1, ask b lane=batch, next -> 1m+margin b
+  - pauses until a time, or until he resumes
+    pause 1h, ask a -> waiting paused position=1, next -> 1h a, pause, ask b -> waiting paused, wait 720h,
+    granted, resume, granted -> b
+  - waits for nothing if nobody waits [limit=1]
+    send a, change -> none
+  - waits for nothing if no time changes anything [limit=0]
+    ask a, change -> none
+  - is told when a pause of a set time is over, also if nobody waits
+    pause 1h, change -> 1h, wait 1h, change -> none, pause, change -> none
+  `);
 
-  it('raises the limit up to what the latest worker allows', () => {
-    const desk = new Desk({ limit: 1 });
-    desk.askAll(names('a', 6), { maxLimit: 4 });
-    desk.setLimit({ limit: 1_000 });
-    expect(desk.granted()).toEqual(['a1', 'a2', 'a3']);
-    desk.ask('b', { maxLimit: 5 });
-    expect(desk.granted()).toEqual(['a4']);
-    expect(desk.budget.limit).toBe(5);
-  });
-
-  it('is held again by a longer window, after a shorter one has let it go', () => {
-    const desk = new Desk({ limit: 2 });
-    for (const name of ['a', 'b']) desk.send(name);
-    desk.setLimit({ windowMs: MINUTE });
-    desk.wait(2 * MINUTE);
-    expect(desk.budget.slotEnds()).toEqual([]);
-    desk.setLimit({ windowMs: HOUR });
-    expect(desk.budget.slotEnds()).toEqual([T0 + HELD, T0 + HELD]);
-  });
-
-  it.each([300, 10])('is held by a longer window, whatever the limit was (new limit %i)', (limit) => {
-    const desk = new Desk({ limit: 100 });
-    for (const hour of names('hour', 3)) {
-      for (const name of names(`${hour}-`, 100)) {
-        desk.send(name);
-        desk.end(name);
-      }
-      desk.wait(HELD);
-    }
-    desk.setLimit({ limit, windowMs: 4 * HOUR });
-    expect(desk.budget.slotEnds()).toHaveLength(300);
-    expect(desk.ask('a').kind).toBe('waiting');
-  });
-
-  it('is held by a longer window also after a send of which nobody said how it ended', () => {
-    const desk = new Desk({ limit: 1 });
-    desk.ask('a');
-    desk.wait(2 * HOUR);
-    desk.setLimit({ windowMs: 3 * HOUR });
-    expect(desk.budget.slotEnds()).toEqual([T0 + OVER + 3 * HOUR + MARGIN]);
-  });
-
-  it('is held by a longer window also after a send that was heard of late', () => {
-    const desk = new Desk({ windowMs: MINUTE });
-    desk.ask('a');
-    desk.wait(OVER + 5 * MINUTE);
-    desk.settle('a');
-    desk.setLimit({ windowMs: HOUR });
-    expect(desk.budget.slotEnds()).toEqual([T0 + OVER + HELD]);
-  });
-
-  it('is held by a longer window for each message of a follow-up', () => {
-    const desk = new Desk({ limit: 10, windowMs: 10 * MINUTE });
-    desk.wait(3 * HOUR);
-    for (const sendNumber of [1, 2, 3, 4, 5]) {
-      if (desk.ask('a', { sendNumber }).kind === 'waiting') desk.nextGrants();
-      desk.settle('a', 'limited', { sendNumber });
-    }
-    desk.end('a');
-    desk.wait(12 * MINUTE);
-    expect(desk.budget.slotEnds()).toEqual([]);
-    desk.setLimit({ windowMs: HOUR });
-    expect(desk.budget.slotEnds()).toHaveLength(5);
-  });
-
-  it('is held by a longer window for no more messages than any limit may be', () => {
-    const desk = new Desk({ windowMs: MINUTE });
-    for (const name of names('a', 5)) {
-      desk.ask(name, { maxLimit: 3 });
-      desk.settle(name);
-      desk.wait(2 * MINUTE);
-    }
-    expect(desk.state.freed).toEqual([4, 6, 8].map((minutes) => T0 + minutes * MINUTE));
-  });
-
-  it('is counted again where the longer window reaches back before what the budget remembers', () => {
+  it('leaves a note for people', () => {
     const desk = new Desk();
-    desk.wait(HOUR);
-    desk.setLimit({ windowMs: HOUR + 1 });
-    expect(desk.state.isCounting).toBe(true);
-    const longer = new Desk();
-    longer.wait(2 * HOUR);
-    longer.setLimit({ windowMs: HOUR + 1 });
-    expect(longer.state.isCounting).toBe(false);
-  });
-
-  it('is told when a pause of a set time is over, also if nobody waits', () => {
-    const desk = new Desk();
-    desk.pause({ untilMs: T0 + HOUR });
-    expect(desk.budget.nextChangeMs(T0)).toBe(T0 + HOUR);
-    expect(desk.budget.nextChangeMs(T0 + HOUR)).toBeUndefined();
-    desk.pause();
-    expect(desk.budget.nextChangeMs(T0)).toBeUndefined();
-  });
-
-  it('changes window and reserve alone', () => {
-    const desk = new Desk({ limit: 2 });
-    desk.send('a');
-    desk.setLimit({ windowMs: MINUTE, reserve: 1 });
-    expect(desk.state.settings).toEqual({ limit: 2, windowMs: MINUTE, reserve: 1, marginMs: MARGIN });
-    desk.ask('b', { lane: 'batch' });
-    expect(desk.nextGrants()).toEqual([MINUTE + MARGIN, ['b']]);
-  });
-
-  it('pauses until a time, or until he resumes, with a note for people', () => {
-    const desk = new Desk();
-    const [untilMs, note] = [desk.nowMs + HOUR, 'a release'];
-    desk.pause({ untilMs, note });
-    const pause = { by: 'operator', until: iso(untilMs), note };
-    expect(desk.ask('a')).toMatchObject({ reason: 'paused', position: 1, pause });
-    expect(desk.nextGrants()).toEqual([HOUR, ['a']]);
-    desk.pause();
-    expect(desk.ask('b')).toMatchObject({ reason: 'paused', pause: { by: 'operator' } });
-    desk.wait(30 * 24 * HOUR);
-    expect(desk.granted()).toEqual([]);
-    desk.resume();
-    expect(desk.granted()).toEqual(['b']);
-    expect(desk.budget.pauseOf(desk.nowMs)).toBeUndefined();
+    desk.pause({ untilMs: T0 + HOUR, note: 'a release' });
+    const pause = { by: 'operator', until: iso(T0 + HOUR), note: 'a release' };
+    expect(desk.ask('a')).toMatchObject({ pause });
+    expect(desk.play('resume').budget.pauseOf(desk.nowMs)).toBeUndefined();
   });
 });
 
-describe('a window that changes', () => {
-  it('counts nothing for a shorter one', () => {
-    const desk = new Desk();
-    desk.setLimit({ windowMs: MINUTE });
-    expect(desk.state.isCounting).toBe(false);
-  });
-
-  it('recalls no send that was not made, and an unknown one from its last byte', () => {
-    const desk = new Desk({ windowMs: MINUTE });
-    desk.ask('a');
-    desk.settle('a', 'notSent');
-    desk.ask('b');
-    desk.settle('b', 'unknown');
-    desk.wait(OVER + 2 * MINUTE);
-    desk.setLimit({ windowMs: HOUR });
-    expect(desk.budget.slotEnds()).toEqual([T0 + OVER + HELD]);
-  });
-
-  it('holds a send once', () => {
-    const desk = new Desk();
-    desk.send('a');
-    desk.setLimit({ windowMs: 2 * HOUR });
-    expect(desk.budget.slotEnds()).toHaveLength(1);
-  });
-});
-
-describe('the next change', () => {
-  it('is nothing if nobody waits, or if no time changes anything', () => {
-    const desk = new Desk({ limit: 1 });
-    desk.send('a');
-    expect(desk.budget.nextChangeMs(desk.nowMs)).toBeUndefined();
-    const closed = new Desk({ limit: 0 });
-    closed.ask('a');
-    expect(closed.budget.nextChangeMs(closed.nowMs)).toBeUndefined();
-  });
+describe('a longer window', () => {
+  testRules(`
+  - holds slots again that a shorter one has freed [limit=2]
+    send a, send b, limit - 1m, wait 2m, slots ->, limit - 1h, slots -> held held
+  - holds all of them, whatever the limit was (now 10) [limit=100]
+    send x*100, end x*100, wait held, send y*100, end y*100, wait held, send z*100, end z*100, wait held,
+    limit 10 4h, slots -> 300, ask a -> waiting
+  - holds that of a send without an end [limit=1]
+    ask a, wait 2h, limit - 3h, slots -> over+3h+margin
+  - holds that of a send that was heard of late [windowMs=60000]
+    ask a, wait over+5m, settle a, limit - 1h, slots -> over+held
+  - holds one for each message of a follow-up [limit=10 windowMs=600000]
+    wait 3h, ask a, settle a limited number=1, ask a number=2, then -> a, settle a limited number=2,
+    ask a number=3, then -> a, settle a limited number=3, ask a number=4, then -> a, settle a limited number=4,
+    ask a number=5, then -> a, settle a limited number=5, end a, wait 12m, slots ->, limit - 1h, slots -> 5
+  - holds no more than any limit may be [windowMs=60000]
+    ask a0 max=3, settle a0, wait 2m, ask a1 max=3, settle a1, wait 2m, ask a2 max=3, settle a2, wait 2m,
+    ask a3 max=3, settle a3, wait 2m, ask a4 max=3, settle a4, wait 2m, limit - 1h, slots -> 3
+  - holds no send that was not made, and an unknown one from its last byte [windowMs=60000]
+    ask a, settle a notSent, ask b, settle b unknown, wait over+2m, limit - 1h, slots -> over+held
+  - holds a send once
+    send a, limit - 2h, slots -> 1
+  - is counted where it reaches back before the memory
+    wait 1h, limit - 1h+1ms, counts -> true
+  - is not counted where it does not
+    wait 2h, limit - 1h+1ms, counts -> false, limit - 1m, counts -> false
+  `);
 });

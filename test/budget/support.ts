@@ -1,6 +1,7 @@
-import { Budget, type ListedSend, type Message, type Places, type SettingsChange } from '../../src/budget/budget.js';
+import { expect, it } from 'vitest';
+import { Budget, type ListedSend, type Message, type Places } from '../../src/budget/budget.js';
 import { newState } from '../../src/budget/state.js';
-import type { Answer, Ask, BudgetSettings, End, Settlement } from '../../src/contract/protocol.js';
+import type { Answer, Ask, BudgetSettings, End, Settlement, Waiting } from '../../src/contract/protocol.js';
 import type { SendOutcome, TakeAnswer } from '../../src/contract/budget.js';
 
 export const SECOND = 1_000;
@@ -13,7 +14,7 @@ export const OVER = LEASE + 20 * SECOND;
 export const MARGIN = 2 * SECOND;
 export const HELD = HOUR + MARGIN;
 /** The default of `settleTime`: how long a job may still show the turn before. */
-export const SETTLE = 2 * MINUTE;
+const SETTLE = 2 * MINUTE;
 export const lastTurn = { status: 'completed', prLink: 'link', archivedAt: null };
 
 /** Id of a follow-up to a job, which is one of its own if none is named. */
@@ -36,10 +37,7 @@ export function askOf(name: string, { job, ...change }: AskChange = {}): Ask {
   };
 }
 
-/** A reset run that asks. */
-export const resetRun = { runId: 'new', mayHaveSent: true };
-
-interface DeskOptions extends Partial<BudgetSettings> {
+export interface DeskOptions extends Partial<BudgetSettings> {
   places?: Places;
   /** The budget has not yet found out what was sent before it. */
   counts?: boolean;
@@ -75,6 +73,11 @@ export class Desk {
 
   rebuild(): void {
     this.budget = new Budget(JSON.parse(JSON.stringify(this.state)), this.options.places);
+  }
+
+  /** The workflow id of a follow-up, which has asked before, or has a job of its own. */
+  idOf(name: string): string {
+    return (this.#asked.get(name) ?? askOf(name)).workflowId;
   }
 
   /** Asks as before, but for what is changed. */
@@ -116,10 +119,6 @@ export class Desk {
     this.wait(0);
   }
 
-  setLimit(change: SettingsChange): void {
-    this.call((budget, nowMs) => budget.setLimit(nowMs, change));
-  }
-
   pause(pause: { untilMs?: number; note?: string } = {}): void {
     this.call((budget, nowMs) => budget.pause(nowMs, pause));
   }
@@ -144,8 +143,7 @@ export class Desk {
 
   /** Takes the messages, and names those that were granted a send, in order. */
   granted(): string[] {
-    const granted = this.told().filter(({ answer }) => answer?.kind === 'granted');
-    return granted.map(({ workflowId }) => workflowId.slice(workflowId.lastIndexOf('/') + 1));
+    return this.told().flatMap((message) => (message.answer?.kind === 'granted' ? nameOf(message) : []));
   }
 
   /** Waits for the next grants, but not for more than a day. Says after how long they come, and to whom. */
@@ -159,15 +157,196 @@ export class Desk {
       this.wait(nextMs - this.nowMs);
     }
   }
+
+  /**
+   * Carries a script out: steps with commas between them. What is behind an arrow is asserted. A name may say its job,
+   * `a@x`, and stand for several, `a*3`.
+   */
+  play(script: string): this {
+    for (const step of script.split(',').map((text) => text.trim())) {
+      const [action = '', expected] = step.split('->').map((text) => text.trim());
+      const [verb = '', ...words] = action.split(/\s+/);
+      const run = verbs[verb];
+      if (!run) throw new Error(`no such step: ${step}`);
+      run(this, words, expected?.split(/\s+/).filter((word) => word !== '') ?? [], expected !== undefined, step);
+    }
+    return this;
+  }
 }
 
-/** A job `x` whose turn `a` has after its send, and for which `b` waits. */
-export function busyJob(): Desk {
-  const desk = new Desk();
-  desk.send('a', { job: 'x' });
-  desk.ask('b', { job: 'x' });
-  return desk;
+const nameOf = ({ workflowId }: Message) => workflowId.slice(workflowId.lastIndexOf('/') + 1);
+
+const units: Record<string, number> = {
+  ...{ ms: 1, s: SECOND, m: MINUTE, h: HOUR, d: 24 * HOUR },
+  ...{ lease: LEASE, over: OVER, margin: MARGIN, held: HELD, settle: SETTLE },
+};
+/** `90s`, or sums such as `over+held-300ms`. */
+export function msOf(text: string): number {
+  const parts = text.match(/[+-]?(\d+(\.\d+)?)?[a-z]*/g)?.filter((part) => part !== '') ?? [];
+  return parts.reduce((sum, part) => {
+    const [, sign, count = '1', unit = ''] = /^([+-]?)(\d+(?:\.\d+)?)?([a-z]*)$/.exec(part) ?? [];
+    return sum + (sign === '-' ? -1 : 1) * Number(count) * (unit === '' ? 1 : (units[unit] ?? Number.NaN));
+  }, 0);
 }
+
+/** What words such as `number=2` and `reset` change in an ask, a settlement or an end. Times count from now. */
+function changeOf(words: readonly string[], nowMs: number): Record<string, unknown> {
+  return Object.assign(
+    {},
+    ...words.map((word) => {
+      const [name = '', value = ''] = word.split('=');
+      const at = nowMs + msOf(value);
+      const change: Record<string, object> = {
+        ...{ run: { runId: value }, number: { sendNumber: Number(value) }, lane: { lane: value } },
+        ...{ tag: { messageTag: value }, max: { maxLimit: Number(value) }, refusal: { refusal: value } },
+        ...{ lease: { leaseMs: msOf(value) }, drain: { drainMs: msOf(value) }, retry: { retryAfterMs: msOf(value) } },
+        ...{ at: { atMs: at }, until: { turnUntilMs: at }, last: { lastTurn } },
+        // A reset run, and one that began within the memory of the budget.
+        ...{ reset: { runId: 'new', mayHaveSent: true }, later: { startedAtMs: T0 + 1 } },
+      };
+      if (!change[name]) throw new Error(`no such word: ${word}`);
+      return change[name];
+    }),
+  ) as Record<string, unknown>;
+}
+
+const parse = (text: string): unknown => (/^(true|false|null|-?\d+)$/.test(text) ? JSON.parse(text) : text);
+
+/** `waiting job-busy position=2`: the kind, the reason, and fields. Times count from T0. */
+function answerOf([kind, ...words]: readonly string[]): object {
+  const fields = words.map((word) => {
+    const [name = '', value] = word.split('=');
+    if (name === 'last') return ['lastTurn', lastTurn];
+    if (value === undefined) return ['reason', name];
+    return [name, name.endsWith('AtMs') ? T0 + msOf(value) : name.endsWith('Ms') ? msOf(value) : parse(value)];
+  });
+  return { kind, ...Object.fromEntries(fields) };
+}
+
+const all = (word: string): [name: string, job: string | undefined][] => {
+  const [, prefix = '', count, job] = /^([^@*]+)(?:\*(\d+))?(?:@(.+))?$/.exec(word) ?? [];
+  return (count === undefined ? [prefix] : names(prefix, Number(count))).map((name) => [name, job]);
+};
+const flat = (words: readonly string[]) => words.flatMap((word) => all(word).map(([name]) => name));
+/** The job that a name says, as a change of an ask, or of an event. */
+const jobOf = (job: string | undefined) => job !== undefined && { job };
+const idOf = (name: string, job: string | undefined) => job !== undefined && { workflowId: followUp(name, job) };
+const kept: Message[] = [];
+
+/** A step and what is behind its arrow, if it has one. */
+type Verb = (desk: Desk, words: string[], expected: string[], isAsserted: boolean, step: string) => void;
+const verbs: Record<string, Verb> = {
+  ask(desk, [who = '', ...words], expected, isAsserted, step) {
+    for (const [name, job] of all(who)) {
+      const answer = desk.ask(name, { ...jobOf(job), ...changeOf(words, desk.nowMs) });
+      if (isAsserted) expect(answer, step).toMatchObject(answerOf(expected.filter((word) => !word.endsWith('=none'))));
+      for (const word of expected)
+        if (word.endsWith('=none')) expect(answer, step).not.toHaveProperty(word.slice(0, -5));
+    }
+  },
+  send(desk, [who = '']) {
+    for (const [name, job] of all(who)) desk.send(name, { ...jobOf(job) });
+  },
+  settle(desk, [who = '', outcome = 'sent', ...words]) {
+    for (const [name, job] of all(who)) {
+      desk.settle(name, outcome as SendOutcome, { ...idOf(name, job), ...changeOf(words, desk.nowMs) });
+    }
+  },
+  end(desk, [who = '', ...words]) {
+    for (const [name, job] of all(who)) desk.end(name, { ...idOf(name, job), ...changeOf(words, desk.nowMs) });
+  },
+  take(desk, [key = '', count], [taken], _isAsserted, step) {
+    expect(String(desk.take(key, Number(count)).taken), step).toBe(taken);
+  },
+  /** Time passes. `clock` sets it without a word to the budget. */
+  wait: (desk, [time = '']) => desk.wait(msOf(time)),
+  clock: (desk, [time = '']) => void (desk.nowMs += msOf(time)),
+  /** Keeps what was told, until it finds nobody. `gone`: a message without an answer finds nobody. */
+  keep: (desk) => void kept.splice(0, kept.length, ...desk.told()),
+  miss: (desk) => desk.miss(kept.splice(0)),
+  gone: (desk, words) => desk.miss(flat(words).map((name) => ({ workflowId: desk.idOf(name) }))),
+  wake: (desk, words) => desk.call((budget) => budget.wake(flat(words).map((name) => desk.idOf(name)))),
+  told(desk, _words, expected, isAsserted, step) {
+    const told = desk.told().map((message) => `${nameOf(message)}:${message.answer?.kind ?? 'wake'}`);
+    if (isAsserted) expect(told, step).toEqual(expected);
+  },
+  granted: (desk, _words, who, _isAsserted, step) => expect(desk.granted(), step).toEqual(flat(who)),
+  /** After how long the next grants come, and to whom. `then` does not say when; `eta` is told so in its answer. */
+  next: (desk, _words, [time = '', ...who], _isAsserted, step) =>
+    expect(desk.nextGrants(), step).toEqual([msOf(time), flat(who)]),
+  then: (desk, _words, who, _isAsserted, step) => expect(desk.nextGrants()[1], step).toEqual(flat(who)),
+  eta(desk, [name = ''], _expected, _isAsserted, step) {
+    const { expectedAtMs = 0 } = desk.ask(name) as Waiting;
+    const sinceMs = desk.nowMs;
+    expect(desk.nextGrants(), step).toEqual([expectedAtMs - sinceMs, [name]]);
+  },
+  change(desk, _words, [time = ''], _isAsserted, step) {
+    const nextMs = desk.budget.nextChangeMs(desk.nowMs);
+    expect(nextMs && nextMs - desk.nowMs, step).toBe(time === 'none' ? undefined : msOf(time));
+  },
+  /** How many slots are used, or when each is free again, from T0. `slot`: when one of them is. */
+  slots(desk, _words, times, _isAsserted, step) {
+    const ends = desk.budget.slotEnds();
+    if (/^\d+$/.test(times[0] ?? '')) expect(ends, step).toHaveLength(Number(times[0]));
+    else expect(ends, step).toEqual(times.map((time) => T0 + msOf(time)));
+  },
+  slot: (desk, _words, [time = ''], _isAsserted, step) =>
+    expect(desk.budget.slotEnds(), step).toContain(T0 + msOf(time)),
+  line: (desk, _words, who, _isAsserted, step) => expect(desk.state.waiters.map(nameOf), step).toEqual(flat(who)),
+  /** Sets the limit (`-`: leaves it), the window and the reserve. `bound` is the limit that counts. */
+  limit(desk, [limit = '-', window, reserve]) {
+    const change = { ...(window && { windowMs: msOf(window) }), ...(reserve && { reserve: Number(reserve) }) };
+    desk.call((budget, nowMs) => budget.setLimit(nowMs, { ...(limit !== '-' && { limit: Number(limit) }), ...change }));
+  },
+  bound: (desk, _words, [limit], _isAsserted, step) => expect(desk.budget.limit, step).toBe(Number(limit)),
+  pause: (desk, [time]) => desk.pause(time === undefined ? {} : { untilMs: desk.nowMs + msOf(time) }),
+  resume: (desk) => desk.resume(),
+  paused: (desk, _words, [reason], _isAsserted, step) =>
+    expect(desk.state.servicePause?.reason ?? 'no', step).toBe(reason),
+  /** Books those of a list that are closed, those that run behind `runs`, and `+1` others. */
+  book(desk, words) {
+    const runs = words.indexOf('runs');
+    const sends = words.flatMap((word, index) =>
+      /^\+|^runs$/.test(word)
+        ? []
+        : all(word).map(([name, job]) => ({
+            ...{ workflowId: desk.idOf(name), ...idOf(name, job) },
+            isRunning: runs >= 0 && index > runs,
+          })),
+    );
+    desk.book(sends, Number(words.find((word) => word.startsWith('+')) ?? 0));
+  },
+  /** Its memory begins now, without sends but for `nothing`. */
+  forget(desk, words) {
+    if (!words.includes('nothing')) desk.state.known = {};
+    desk.state.rememberedSinceMs = desk.nowMs;
+  },
+  counts(desk, _words, [isCounting], isAsserted, step) {
+    if (isAsserted) expect(String(desk.state.isCounting), step).toBe(isCounting);
+    else desk.state.isCounting = true;
+  },
+};
+
+/**
+ * Tests what a budget does when scripts are played: see {@link Desk.play}. Each rule is a title behind a dash, with the
+ * budget's options in brackets, and its script in the lines below.
+ */
+export function testRules(text: string): void {
+  const rules = text.split(/^\s*- /m).slice(1);
+  it.each(rules.map((rule) => [...(/^(.*)\n([^]*)$/.exec(rule) ?? [])].slice(1)))('%s', (title = '', script = '') => {
+    const [, options = ''] = / \[([^\]]*)\]$/.exec(title) ?? [];
+    new Desk(optionsOf(options.split(' ').filter((word) => word !== ''))).play(script);
+  });
+}
+
+const optionsOf = (words: readonly string[]): DeskOptions =>
+  Object.fromEntries(
+    words.map((word) => {
+      const [name = '', value] = word.split('=');
+      const [most = 0, mostForJob = 0] = (value ?? '').split('/').map(Number);
+      return [name, value === undefined ? true : name === 'places' ? { most, mostForJob } : most];
+    }),
+  );
 
 /** The most entries of a log that any rolling window holds. */
 export function mostInWindow(log: readonly number[], windowMs: number): number {

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { budgetStatus } from '../../src/budget/status.js';
 import { iso } from '../../src/contract/durations.js';
-import { Desk, HELD, HOUR, MINUTE, names, T0 } from './support.js';
+import { Desk, HELD, HOUR, MINUTE, names, T0, testRules } from './support.js';
 
 const statusOf = (desk: Desk) => budgetStatus('project', desk.budget, desk.nowMs);
 
@@ -42,23 +42,12 @@ describe('slots that are taken for something else', () => {
     expect(statusOf(desk).used).toBe(1);
   });
 
-  it('leave those in line their slots, but not those whose job is busy', () => {
-    const desk = new Desk({ limit: 20 });
-    desk.askAll(names('a', 13));
-    // Ten are under way, which is the most at once, so three wait although slots are free.
-    expect(statusOf(desk)).toMatchObject({ used: 10, waitingTotal: 3 });
-    expect(desk.take('k', 8)).toMatchObject({ taken: false, waitReason: 'slot' });
-    desk.ask('behind', { job: 'a0' });
-    expect(desk.take('k', 7)).toMatchObject({ taken: true });
-  });
-
-  it('leave the batch lane only the slots that it may use', () => {
-    const desk = new Desk({ limit: 10, reserve: 5 });
-    for (const name of names('b', 30)) desk.ask(name, { lane: 'batch' });
-    expect(statusOf(desk)).toMatchObject({ used: 5, waitingTotal: 25 });
-    expect(desk.take('k', 6)).toMatchObject({ taken: false, waitReason: 'slot' });
-    expect(desk.take('k', 5)).toMatchObject({ taken: true });
-  });
+  testRules(`
+  - leave those in line their slots, but not those whose job is busy [limit=20]
+    ask a*13, take k 8 -> false, ask behind@a0, take k 7 -> true
+  - leave the batch lane only the slots that it may use [limit=10 reserve=5]
+    ask b*30 lane=batch, take k 6 -> false, take k 5 -> true
+  `);
 
   it('are refused with the reason while nothing is sent', () => {
     const paused = new Desk();
