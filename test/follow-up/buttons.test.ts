@@ -13,56 +13,12 @@ const passedMs = () => Date.now() - START_MS;
 const unknown = { outcome: 'unknown', message: 'connection reset' } as const;
 const lost = { sends: [unknown, unknown, {}], job: () => rest };
 
-describe('finding D2: pollNow again and again does not keep a turn from its end', () => {
-  test.each([5, 9, 20, 31, 45])('every %s s', async (seconds) => {
-    const scene = start({ job: (ms) => (ms < MINUTE ? working : rest) });
-    while (scene.flow.progress().state !== 'completed' && passedMs() < 10 * MINUTE) {
-      await scene.pass(seconds * SECOND);
-      scene.flow.pollNow();
-      await scene.pass();
-    }
-    expect(passedMs()).toBeLessThan(5 * MINUTE);
-  });
-
-  test('nor a job that is gone', async () => {
-    const scene = start({ job: () => s.notFound });
-    for (let times = 0; times < 20; times += 1) {
-      await scene.pass(20 * SECOND);
-      scene.flow.pollNow();
-    }
-    expect(scene.flow.progress()).toMatchObject({ state: 'job-failed' });
-  });
-});
-
-test('pollNow stops no watch whose end may just be told: a workflow task can be undone', async () => {
-  const scene = start({});
-  let goOn = (): void => undefined;
-  scene.nextTask = () => new Promise((resolve) => (goOn = resolve));
-  await scene.pass(20 * SECOND);
-  scene.flow.pollNow();
-  await scene.pass();
-  expect(scene.watched).toHaveLength(1);
-  goOn();
-  await scene.pass();
-  expect(scene.watched).toHaveLength(2);
-});
-
-test('a late grant of another run stops no such watch either', async () => {
-  const scene = start({});
-  await scene.pass(20 * SECOND);
-  scene.flow.hear(granted({ runId: 'earlier' })());
-  await scene.pass();
-  expect(scene.watched).toHaveLength(1);
-});
-
-describe('finding D3: the word of an operator is for one send', () => {
+describe('the word of an operator is for one send', () => {
   test('is taken once', async () => {
     const scene = start(lost);
-    await scene.pass(SECOND);
-    scene.flow.resolveDelivery('sent');
+    await scene.play('pass 1s, word sent');
     expect(scene.flow.refusalOfWord('notSent')).toContain('already been decided');
-    expect(await scene.end()).toMatchObject({ delivery: 'assumed' });
-    expect(scene.sent).toHaveLength(1);
+    await scene.play('end -> assumed completed, sent -> 1');
   });
 
   test('is not taken while the budget is asked for the next send', async () => {
@@ -70,10 +26,7 @@ describe('finding D3: the word of an operator is for one send', () => {
     // The first try of an ask takes up to 15 s.
     const ask = scene.askForSlot.bind(scene);
     scene.askForSlot = (order, untilMs) => ask(order, untilMs, () => undefined);
-    await scene.pass(SECOND);
-    scene.flow.resolveDelivery('notSent');
-    await scene.pass(SECOND);
-    expect(scene.calls.at(-1)).toBe('ask 2');
+    await scene.play('pass 1s, word notSent, pass 1s, calls 1 -> ask 2');
     expect(scene.flow.refusalOfWord('notSent')).toContain('already been decided');
   });
 
@@ -116,24 +69,22 @@ describe('finding D3: the word of an operator is for one send', () => {
   });
 });
 
-test('finding D5: what an operator says was not sent is sent again, also after the wait for the first slot', async () => {
-  const scene = start({ sends: [unknown, {}], job: () => rest }, { budgetWaitTimeoutMs: MINUTE });
-  await scene.pass(2 * MINUTE);
-  scene.flow.resolveDelivery('notSent');
-  expect(await scene.end()).toMatchObject({ delivery: 'sent' });
-  expect(scene.sent).toHaveLength(2);
-});
+s.testScenes([
+  [
+    'what an operator says was not sent is sent again, also after the wait for the first slot',
+    { sends: [unknown, {}], job: () => rest },
+    'pass 2m, word notSent, end -> sent completed, sent -> 2',
+    { budgetWaitTimeoutMs: MINUTE },
+  ],
+  [
+    'a job that is not found is counted in a row',
+    { asks: [s.notFound, s.notFound, s.full({ retryMs: SECOND }), s.notFound, s.notFound, granted()] },
+    'pass 1m, sent -> 1',
+  ],
+]);
 
-describe('rules that nothing noticed', () => {
+describe('a run in doubt, and what people do', () => {
   const port = { mayHaveSent: true };
-
-  test('a grant of a later send than the one that is asked for is not taken', async () => {
-    const scene = start({ asks: [s.waiting(), s.waiting()] });
-    await scene.pass();
-    scene.flow.hear(granted({ sendNumber: 2 })());
-    await scene.pass(MINUTE);
-    expect(scene.sent).toEqual([]);
-  });
 
   test.each([
     ['granted', granted(), ['ask 1', 'next task', 'settle 1 notSent', 'next task', 'end'], 'no'],
@@ -150,21 +101,13 @@ describe('rules that nothing noticed', () => {
     },
   );
 
-  test('one that is not found is counted in a row', async () => {
-    const asks = [s.notFound, s.notFound, s.full({ retryMs: SECOND }), s.notFound, s.notFound, granted()];
-    const scene = start({ asks });
-    await scene.pass(MINUTE);
-    expect(scene.sent).toHaveLength(1);
-  });
-
   test('asks that are completed by hand back off', async () => {
-    const scene = start({ asks: () => granted() });
+    const scene = start({ asks: (_, count) => (count === 1 ? s.full({ retryMs: SECOND }) : granted()) });
     const ask = scene.askForSlot.bind(scene);
     scene.askForSlot = (...args) => ({ ...ask(...args), result: Promise.resolve(undefined) });
-    await scene.pass(60 * MINUTE);
+    await scene.play('pass 1h, cancel, end -> Cancelled no');
+    expect(scene.asked.length).toBeGreaterThan(5);
     expect(scene.asked.length).toBeLessThan(20);
-    scene.flow.cancel();
-    await scene.end();
   });
 
   test.each([
@@ -192,7 +135,7 @@ describe('rules that nothing noticed', () => {
   });
 });
 
-describe('finding D6: people see when it is tried again', () => {
+describe('people see when it is tried again', () => {
   const described = ({ flow }: s.Scene) => describeProgress(flow.progress(), 'follow-up/p/j/k', Date.now());
 
   test('after a send that did not start, and that it is no slot that it waits for', async () => {

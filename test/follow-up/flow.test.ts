@@ -1,7 +1,6 @@
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import type { FollowUpResult, FollowUpSettings as Settings } from '../../src/contract/index.js';
 import { fingerprint } from '../../src/contract/protocol.js';
-import type { Failed } from '../../src/follow-up/flow.js';
 import { iso } from '../../src/contract/durations.js';
 import * as s from './support.js';
 import { DAY, granted, HOUR, known, MINUTE, OVER_MS, rest, SECOND, START_MS, waiting, working } from './support.js';
@@ -29,26 +28,24 @@ interface More {
   state?: string;
   afterMs?: number;
   calls?: string;
+  details?: object;
 }
 
 /** Runs each follow-up to its end. */
 function testEnds(cases: Case[]): void {
-  test.each(cases)('%s', async (_, script, ends, { settings, state, afterMs, calls } = {}) => {
+  test.each(cases)('%s', async (_, script, ends, { settings, state, afterMs, calls, details } = {}) => {
     const scene = start(script, settings);
     const end = await scene.end();
     if (typeof ends === 'object') expect(end).toMatchObject(ends);
-    else expect(failureOf(end)).toBe(ends);
+    else expect(s.endText(end)).toBe(ends);
     if (state !== undefined) expect(scene.shown.at(-1)).toBe(state);
     if (afterMs !== undefined) expect(passedMs()).toBe(afterMs);
     if (calls !== undefined) expect(scene.calls.join(', ')).toBe(calls);
+    if (details) expect(end).toMatchObject({ details });
     // Review 5 and N17: whatever it may have asked for is given back.
     expect(scene.told.filter(({ kind }) => kind === 'end')).toHaveLength(1);
     expect(scene.calls.at(-1)).toBe('end');
   });
-}
-
-function failureOf(end: FollowUpResult | Failed): string {
-  return 'type' in end ? `${end.type} ${end.delivered}` : `result ${end.status}`;
 }
 
 test('a follow-up asks, sends, settles, watches the turn and tells its end', async () => {
@@ -71,7 +68,7 @@ test('a follow-up asks, sends, settles, watches the turn and tells its end', asy
   ]);
 });
 
-test('review N24: where it waited for its grant, the job is read again', async () => {
+test('where it waited for its grant, the job is read again', async () => {
   const scene = start({ asks: [waiting()] });
   await scene.pass(10 * MINUTE);
   scene.flow.hear(granted()());
@@ -80,7 +77,7 @@ test('review N24: where it waited for its grant, the job is read again', async (
   expect(scene.sent[0]?.order).not.toHaveProperty('baseline');
 });
 
-test('review N8 and 5: time counts from the answer, and the end of the turn before goes to the watch', async () => {
+test('time counts from the answer, and the end of the turn before goes to the watch', async () => {
   const lastTurn = fingerprint(s.done);
   const scene = start({ asks: [granted({ lastTurn })], sends: [{ afterMs: 29 * SECOND }] });
   expect(await scene.end()).toMatchObject({ sentAt: iso(START_MS + 29 * SECOND) });
@@ -88,18 +85,19 @@ test('review N8 and 5: time counts from the answer, and the end of the turn befo
   expect(scene.told[0]).toMatchObject({ atMs: START_MS + 29 * SECOND });
 });
 
-test('it waits for its job to rest before it asks for a slot', async () => {
-  const scene = start({ asks: [s.atWork, granted()], job: (ms) => (ms < HOUR ? working : rest) });
-  await scene.pass(HOUR - 1);
-  expect(scene.calls).toEqual(['ask 1', 'watch rest']);
-  await scene.pass(2 * MINUTE);
-  expect(scene.calls.slice(2, 4)).toEqual(['ask 1', 'send 1']);
-});
+s.testScenes([
+  [
+    'it waits for its job to rest before it asks for a slot',
+    { asks: [s.atWork, granted()], job: (ms) => (ms < HOUR ? working : rest) },
+    'pass 1h-1ms, calls -> ask 1; watch rest, pass 2m, calls 3 -> send 1; settle 1 sent; watch end',
+  ],
+]);
 
 const refused = { outcome: 'rejected', message: 'too long', statusCode: 413 } as const;
 const hourly = { initialIntervalMs: HOUR, maxIntervalMs: HOUR, backoffCoefficient: 1 };
 
 describe('a follow-up ends', () => {
+  const details = { serviceMessage: 'too long', statusCode: 413 };
   const failedJob = { ...rest, status: 'failed' };
   const failed: Partial<FollowUpResult> = { status: 'failed', prLink: rest.prLink, prLinkChanged: false };
   const job = () => working;
@@ -111,14 +109,14 @@ describe('a follow-up ends', () => {
   const inTime = { settings: { budgetWaitTimeoutMs }, afterMs: budgetWaitTimeoutMs };
   testEnds([
     ['with a failed job', { job: (ms) => (ms < MINUTE ? working : failedJob) }, failed, { state: 'job-failed' }],
-    ['finding R3: soon after an answer at work', { sends: answered, job: still }, { observedActive: true }],
+    ['soon after an answer at work', { sends: answered, job: still }, { observedActive: true }],
     [
       'later, if the job was so before',
       { sends: wasAtWork, job: still },
       { observedActive: false },
       { afterMs: 220_858 },
     ],
-    ['as MessageRejected', { sends: [refused] }, 'MessageRejected no', { state: 'not-sent' }],
+    ['as MessageRejected', { sends: [refused] }, 'MessageRejected no', { state: 'not-sent', details }],
     ['as JobNotFound at the send', { sends: [{ ...refused, statusCode: 404 }] }, 'JobNotFound no'],
     ['as JobNotFound after three asks', { asks: missing, job: still }, 'JobNotFound no', { state: 'not-sent' }],
     ['as JobNotFound after the send', { job: () => s.notFound }, 'JobNotFound yes', { state: 'job-failed' }],
@@ -127,7 +125,7 @@ describe('a follow-up ends', () => {
     ['before its first poll', { job }, 'JobTimeout yes', { settings: { jobTimeoutMs, poll: hourly }, afterMs: MINUTE }],
     ['as BudgetWaitTimeout in line', { asks: () => waiting() }, 'BudgetWaitTimeout no', inTime],
     ['as BudgetWaitTimeout while its job is at work', { asks: () => s.atWork, job }, 'BudgetWaitTimeout no', inTime],
-    ['review 8: while an ask is repeated', { asks: [s.silent()] }, 'BudgetWaitTimeout no', inTime],
+    ['while an ask is repeated', { asks: [s.silent()] }, 'BudgetWaitTimeout no', inTime],
     [
       'as Closed after another message',
       { asks: [{ kind: 'otherMessage' }] },
@@ -136,11 +134,6 @@ describe('a follow-up ends', () => {
     ],
     ['as Closed after its end', { asks: [{ kind: 'ended' }] }, 'Closed unknown', { calls: 'ask 1, next task, end' }],
   ]);
-
-  test('with the words of the service that refuses the message', async () => {
-    const details = { serviceMessage: 'too long', statusCode: 413 };
-    expect(await start({ sends: [refused] }).end()).toMatchObject({ details });
-  });
 
   test.each([
     [null, true],
@@ -175,38 +168,36 @@ describe('a delivery that is unknown', () => {
     ['fails when no byte can arrive', lost, 'DeliveryUnknown unknown', { state: 'delivery-unknown', afterMs }],
     ['is assumed by request', lost, assumed, { settings: { onUnknownDelivery: 'assumeSent' } }],
     ['is repeated by request', { ...lost, sends: [unknown, {}] }, { delivery: 'sent' }, resend],
-    ['review F11: has no evidence without a job right before it', late, 'DeliveryUnknown unknown'],
-    ['review F11: is judged by the job that the send told', moved, 'DeliveryUnknown unknown'],
+    ['has no evidence without a job right before it', late, 'DeliveryUnknown unknown'],
+    ['is judged by the job that the send told', moved, 'DeliveryUnknown unknown'],
   ]);
 
-  test('review 3: stays unknown where the repeated send is refused, and keeps the turn for the first one', async () => {
+  test('stays unknown where the repeated send is refused, and keeps the turn for the first one', async () => {
     const scene = start({ ...lost, sends: [unknown, refused] }, { onUnknownDelivery: 'resend' });
     expect(await scene.end()).toMatchObject({ type: 'MessageRejected', delivered: 'unknown' });
     expect(scene.told.at(-1)).toEqual({ kind: 'end', turnUntilMs: START_MS + afterMs });
     expect(scene.flow.progress().earlierSendUnknown).toBe(true);
   });
 
-  test.each(['sent', 'notSent'] as const)('is what an operator says: %s', async (word) => {
-    const scene = start({ ...lost, sends: [unknown, {}] });
-    for (let times = 0; times < 8; times += 1) {
-      await scene.pass(SECOND);
-      scene.flow.pollNow();
-    }
-    await scene.pass(SECOND);
-    scene.flow.resolveDelivery(word);
-    await scene.pass();
-    expect(scene.flow.progress().state).toBe('polling');
-    expect(scene.sent).toHaveLength(word === 'sent' ? 1 : 2);
-    expect(await scene.end()).toMatchObject({ delivery: word === 'sent' ? 'assumed' : 'sent' });
-  });
-
-  test('hears the word of an operator for one send', async () => {
-    const scene = start({ ...lost, sends: [unknown, unknown] });
-    await scene.pass(SECOND);
-    scene.flow.resolveDelivery('notSent');
-    expect(failureOf(await scene.end())).toBe('DeliveryUnknown unknown');
-    expect(scene.sent).toHaveLength(2);
-  });
+  const twice = { ...lost, sends: [unknown, {}] };
+  const polls = Array.from({ length: 8 }, () => 'pass 1s, poll').join(', ');
+  s.testScenes([
+    [
+      'is what an operator says: sent',
+      twice,
+      `${polls}, pass 1s, word sent, pass, state -> polling, sent -> 1, end -> assumed completed`,
+    ],
+    [
+      'is what he says: notSent',
+      twice,
+      `${polls}, pass 1s, word notSent, pass, state -> polling, sent -> 2, end -> sent completed`,
+    ],
+    [
+      'hears his word for one send',
+      { ...lost, sends: [unknown, unknown] },
+      'pass 1s, word notSent, end -> DeliveryUnknown unknown, sent -> 2',
+    ],
+  ]);
 
   test('takes the word of an operator only while it is asked for, and only known words', async () => {
     const { flow, pass } = start(lost);
@@ -220,7 +211,7 @@ describe('a delivery that is unknown', () => {
 describe('a cancel', () => {
   const sending = (result: object) => ({ sends: [{ ...result, afterMs: SECOND }] });
   test.each<[string, s.Script, string, number?]>([
-    ['review 8: while the server repeats an ask', { asks: [s.silent()] }, 'no'],
+    ['while the server repeats an ask', { asks: [s.silent()] }, 'no'],
     ['in line', { asks: [waiting()] }, 'no'],
     ['while the line is full', { asks: [s.full()] }, 'no'],
     ['while its job works on another message', atWork, 'no'],
@@ -254,7 +245,7 @@ describe('a cancel', () => {
   test.each<[string, s.Script, number]>([
     ['its bytes and the settle time are over', {}, 120_000],
     ['no byte can arrive any more and the settle time is over', lost, OVER_MS + 120_000],
-  ])('review 3: keeps the turn of a send until %s', async (_, script, afterMs) => {
+  ])('keeps the turn of a send until %s', async (_, script, afterMs) => {
     const scene = start(script);
     await scene.pass(SECOND);
     scene.flow.cancel();
@@ -263,54 +254,55 @@ describe('a cancel', () => {
   });
 });
 
-describe('review 13: signals have no order', () => {
-  test('a late reason to wait does not replace a grant', async () => {
-    const scene = start({ asks: [waiting()] });
-    await scene.pass();
-    scene.flow.hear(granted()());
-    scene.flow.hear(waiting()());
-    await scene.pass();
-    expect(scene.sent).toHaveLength(1);
-  });
-
-  test('a late reason to wait gives no place in a line that was full since', async () => {
-    const scene = start({ asks: [s.full(), granted()] });
-    await scene.pass(SECOND);
-    scene.flow.hear(waiting()());
-    await scene.pass(MINUTE);
-    expect(scene.sent).toHaveLength(1);
-  });
-
-  test('a late grant of an earlier send changes nothing', async () => {
-    const scene = start({ asks: [granted(), waiting()], sends: [notSent, {}] });
-    await scene.pass(2 * SECOND);
-    scene.flow.hear(granted()());
-    scene.flow.hear(granted({ runId: 'earlier' })());
-    await scene.pass(MINUTE);
-    expect(scene.calls.filter((call) => call.startsWith('ask'))).toEqual(['ask 1', 'ask 2']);
-    scene.flow.hear(granted({ sendNumber: 2 })());
-    await scene.pass();
-    expect(scene.sent).toHaveLength(2);
-  });
+describe('signals have no order', () => {
+  s.testScenes([
+    ['a late reason to wait does not replace a grant', { asks: [waiting()] }, 'pass, grant, wait, pass, sent -> 1'],
+    [
+      'a late reason to wait gives no place in a line that was full since',
+      { asks: [s.full(), granted()] },
+      'pass 1s, wait, pass 1m, sent -> 1',
+    ],
+    [
+      'a late grant of an earlier send changes nothing',
+      { asks: [granted(), waiting()], sends: [notSent, {}] },
+      'pass 2s, grant, grant earlier, pass 1m, calls -> ask 1; send 1; settle 1 notSent; ask 2, grant run 2, pass, sent -> 2',
+    ],
+    [
+      'a grant of a later send than the one that is asked for is not taken',
+      { asks: [waiting(), waiting()] },
+      'pass, grant run 2, pass 1m, sent -> 0',
+    ],
+  ]);
 });
 
-describe('review 14: nothing is repeated for ever at the same pace', () => {
-  const minutes = ({ asked }: s.Scene) => asked.map(({ atMs }) => Math.round((atMs - START_MS) / SECOND) / 60);
+describe('nothing is repeated for ever at the same pace', () => {
+  s.testScenes([
+    [
+      'a line without a place is asked at times that double up to 15 minutes',
+      { asks: () => s.full() },
+      'pass 1h, asked -> 0m 1m 3m 7m 15m 30m 45m 60m',
+    ],
+    [
+      'the times differ between follow-ups, and begin anew after a place in line',
+      { asks: [s.full(), s.full(), waiting(), s.full(), waiting()], port: { random: () => 0.5 } },
+      'pass 2h, asked -> 0m 90s 270s 3870s 66m',
+    ],
+    ...(
+      [
+        ['whose slot is overdue', { expectedAtMs: START_MS + 20 * MINUTE }, 23],
+        ['whose slot is expected at once', { expectedAtMs: START_MS }, 3],
+        ['that is told that the budget counts', { reason: 'counting' }, 3],
+        ['whose slot is far', { expectedAtMs: START_MS + 3 * HOUR }, 60],
+        ['that waits for its job', { reason: 'job-busy' }, 60],
+      ] as const
+    ).map(([what, more, minutes]): [string, s.Script, string] => [
+      `one ${what} asks again: its budget may have been replaced`,
+      { asks: [waiting(more), s.silent()] },
+      `pass 2h, asked -> 0m ${minutes}m`,
+    ]),
+  ]);
 
-  test('a line without a place is asked at times that double up to 15 minutes', async () => {
-    const scene = start({ asks: () => s.full() });
-    await scene.pass(HOUR);
-    expect(minutes(scene)).toEqual([0, 1, 3, 7, 15, 30, 45, 60]);
-  });
-
-  test('the times differ between follow-ups, and begin anew after a place in line', async () => {
-    const asks = [s.full(), s.full(), waiting(), s.full(), waiting()];
-    const scene = start({ asks, port: { random: () => 0.5 } });
-    await scene.pass(2 * HOUR);
-    expect(minutes(scene)).toEqual([0, 1.5, 4.5, 64.5, 66]);
-  });
-
-  test('review N12: what a watch has seen goes to the next one, with the time of the next poll', async () => {
+  test('what a watch has seen goes to the next one, with the time of the next poll', async () => {
     const scene = start({ job: (ms) => (ms > 2 * MINUTE && ms < 8 * MINUTE ? s.failed('limited') : working) });
     await scene.pass(HOUR);
     const [, second, third, ...others] = scene.watched;
@@ -326,7 +318,7 @@ describe('review 14: nothing is repeated for ever at the same pace', () => {
     ['two kinds of trouble take turns', [s.failed('limited'), s.failed('network')], 2],
     ['most reads fail', [working, ...Array.from({ length: 4 }, () => s.failed())], 1_000],
     ['a job is missing from time to time', [s.notFound, ...Array.from({ length: 4 }, () => s.failed())], 2],
-  ])('review N12: in a week in which %s there are few watches', async (_, reads, most) => {
+  ])('in a week in which %s there are few watches', async (_, reads, most) => {
     let count = 0;
     const scene = start({ job: () => reads[(count += 1) % reads.length]! }, { jobTimeoutMs: 8 * DAY });
     await scene.pass(7 * DAY);
@@ -344,24 +336,12 @@ describe('review 14: nothing is repeated for ever at the same pace', () => {
     expect(scene.asked.at(-1)?.atMs).toBe(Date.now());
   });
 
-  test.each([
-    ['whose slot is overdue', { expectedAtMs: START_MS + 20 * MINUTE }, 23 * MINUTE],
-    ['whose slot is expected at once', { expectedAtMs: START_MS }, 3 * MINUTE],
-    ['that is told that the budget counts', { reason: 'counting' }, 3 * MINUTE],
-    ['whose slot is far', { expectedAtMs: START_MS + 3 * HOUR }, HOUR],
-    ['that waits for its job', { reason: 'job-busy' }, HOUR],
-  ] as const)('one %s asks again: its budget may have been replaced', async (_, more, afterMs) => {
-    const scene = start({ asks: [waiting(more), s.silent()] });
-    await scene.pass(2 * HOUR);
-    expect(scene.asked.map(({ atMs }) => atMs - START_MS)).toEqual([0, afterMs]);
-  });
-
   test.each<[string, s.Script, number]>([
     ['in line', { asks: () => waiting() }, 1_700],
     ['whose slot is always near', { asks: () => waiting({ expectedAtMs: Date.now() }) }, 2_500],
     ['without a place', { asks: () => s.full() }, 2_000],
     ['whose sends never start', { asks: () => granted(), sends: () => notSent }, 1_700],
-  ])('finding: one %s for a year stays far from the limit of a history', async (_, script, most) => {
+  ])('one %s for a year stays far from the limit of a history', async (_, script, most) => {
     const scene = start(script, { budgetWaitTimeoutMs: 365 * DAY });
     await scene.end();
     expect(passedMs()).toBe(365 * DAY);
@@ -371,7 +351,7 @@ describe('review 14: nothing is repeated for ever at the same pace', () => {
   test.each([
     ['sends that never start', { asks: () => granted(), sends: () => notSent }],
     ['watches that are ended by hand', { job: 'none' as const }],
-  ])('review N10 and N14: %s are tried at intervals that grow to an hour', async (_, script) => {
+  ])('%s are tried at intervals that grow to an hour', async (_, script) => {
     const scene = start(script, { jobTimeoutMs: 6 * DAY });
     await scene.pass(5 * DAY);
     const tries = Math.max(scene.sent.length, scene.watched.length);
@@ -403,34 +383,48 @@ describe('review 14: nothing is repeated for ever at the same pace', () => {
 });
 
 describe('pollNow', () => {
-  test('reads at once, also the twentieth time in a day', async () => {
-    const scene = start({ job: () => working });
-    for (let hour = 0; hour < 20; hour += 1) {
-      await scene.pass(HOUR + 7 * SECOND);
-      scene.flow.pollNow();
-      await scene.pass();
-      expect(scene.polledAtMs.at(-1)).toBe(Date.now());
-    }
+  const job = () => working;
+  const hourly = Array.from({ length: 20 }, (_, hour) => `pass 1h+7s, poll, pass, polled -> ${(hour + 1) * 3_607}s`);
+  const often = Array.from({ length: 300 }, () => 'pass 10s, poll');
+  s.testScenes([
+    ['reads at once, also the twentieth time in a day', { job }, hourly.join(', ').replace('72140s', '72140s')],
+    [
+      'does not keep a follow-up beyond its deadline',
+      { job },
+      `${often.join(', ')}, end, passed -> 60m`,
+      { jobTimeoutMs: HOUR },
+    ],
+    [
+      'and a wake make a follow-up in line ask again at once, a wake only there',
+      { ...atWork, asks: [s.silent(), waiting(), s.full(), s.atWork] },
+      'pass 1s, poll, pass 1s, wake, pass 1s, poll, pass 1s, wake, pass 1d, asked -> 0m 1s 2s 3s',
+    ],
+    [
+      'stops no watch whose end may just be told: a late grant of another run does not either',
+      {},
+      'pass 20s, grant earlier, pass, watched -> 1',
+    ],
+  ]);
+
+  test('stops none while the task in which it ends can be undone', async () => {
+    const scene = start();
+    let goOn = (): void => undefined;
+    scene.nextTask = () => new Promise((resolve) => (goOn = resolve));
+    await scene.play('pass 20s, poll, pass, watched -> 1');
+    goOn();
+    await scene.play('pass, watched -> 2');
   });
 
-  test('does not keep a follow-up beyond its deadline', async () => {
-    const scene = start({ job: () => working }, { jobTimeoutMs: HOUR });
-    for (let times = 0; times < 300; times += 1) {
-      await scene.pass(10 * SECOND);
-      scene.flow.pollNow();
+  test.each([
+    ['a turn', (ms: number) => (ms < MINUTE ? working : rest), 'completed'],
+    ['a job that is gone', () => s.notFound, 'job-failed'],
+  ])('again and again does not keep %s from its end', async (_what, job, state) => {
+    for (const seconds of [5, 20, 31]) {
+      const scene = start({ job });
+      while (scene.shown.at(-1) !== state && passedMs() < HOUR) await scene.play(`pass ${seconds}s, poll, pass`);
+      expect(scene.shown.at(-1)).toBe(state);
+      vi.setSystemTime(START_MS);
     }
-    await scene.end();
-    expect(passedMs()).toBe(HOUR);
-  });
-
-  test('and a wake make a follow-up in line ask again at once, a wake only there', async () => {
-    const scene = start({ ...atWork, asks: [s.silent(), waiting(), s.full(), s.atWork] });
-    for (const act of ['pollNow', 'wake', 'pollNow', 'wake'] as const) {
-      await scene.pass(SECOND);
-      scene.flow[act]();
-    }
-    await scene.pass(DAY);
-    expect(scene.asked.map(({ atMs }) => atMs - START_MS)).toEqual([0, 1_000, 2_000, 3_000]);
   });
 });
 
@@ -460,34 +454,29 @@ describe('a run that replaces another one', () => {
   const afterWatch = { calls: 'ask 1, send 1, settle 1 sent, watch end, ask 1, next task, end' };
   const afterEvidence = { calls: 'ask 1, send 1, settle 1 unknown, watch evidence, ask 1, next task, end' };
   testEnds([
-    ['review 1: is in doubt where the job is archived', { asks: [archived], port }, 'JobArchived unknown'],
-    ['review 1: is in doubt where there is no job', { asks: () => s.notFound, port }, 'JobNotFound unknown'],
-    ['review 1: is in doubt without patience', { asks: [s.silent()], port }, 'BudgetWaitTimeout unknown'],
-    ['review 10: was never granted if it gets a place', { asks: [waiting(), archived], port }, 'JobArchived no'],
-    ['review 10: or if it gets none', { asks: [s.full(), archived], port }, 'JobArchived no'],
-    ['review N2: stays so after another’s answer', { asks: [ofAnother, archived], port }, 'JobArchived unknown'],
-    ['review N2: is so after another’s grant', stillForeign, 'BudgetWaitTimeout unknown', asksAgain],
-    ['review N6: sends once its own ask is granted', thenOwn, { delivery: 'sent' }, sendsOwn],
+    ['is in doubt where the job is archived', { asks: [archived], port }, 'JobArchived unknown'],
+    ['is in doubt where there is no job', { asks: () => s.notFound, port }, 'JobNotFound unknown'],
+    ['is in doubt without patience', { asks: [s.silent()], port }, 'BudgetWaitTimeout unknown'],
+    ['was never granted if it gets a place', { asks: [waiting(), archived], port }, 'JobArchived no'],
+    ['or if it gets none', { asks: [s.full(), archived], port }, 'JobArchived no'],
+    ['stays so after another’s answer', { asks: [ofAnother, archived], port }, 'JobArchived unknown'],
+    ['is so after another’s grant', stillForeign, 'BudgetWaitTimeout unknown', asksAgain],
+    ['sends once its own ask is granted', thenOwn, { delivery: 'sent' }, sendsOwn],
     ['watches a send that is known', { asks: [known()], job: () => s.done, port }, before],
     ['looks for a send that nobody knows', nobodyKnows, 'DeliveryUnknown unknown', { afterMs: 4 * MINUTE }],
     ['sends anew what was not delivered', { asks: [undelivered, granted()], port }, { delivery: 'sent' }, sendsNext],
     ['says no after a refusal', { asks: [known({ outcome: 'rejected' })], port }, 'MessageRejected no'],
     ['says unknown where the budget forgot what came before', { asks: [forgetful], port }, 'MessageRejected unknown'],
-    [
-      'review F1: is closed where another has the turn',
-      notLatest('sent'),
-      'Closed yes',
-      { calls: 'ask 1, next task, end' },
-    ],
-    ['review F1: says no where that send was refused', notLatest('rejected'), 'Closed no'],
-    ['review F1: says unknown where nobody knows', notLatest(null), 'Closed unknown'],
+    ['is closed where another has the turn', notLatest('sent'), 'Closed yes', { calls: 'ask 1, next task, end' }],
+    ['says no where that send was refused', notLatest('rejected'), 'Closed no'],
+    ['says unknown where nobody knows', notLatest(null), 'Closed unknown'],
     ['sends nothing again where the budget forgot', { asks: [forgotten], port }, 'Closed unknown'],
     ['says unknown where only the last of two sends was refused', { asks: [second()] }, 'MessageRejected unknown'],
     ['or where another has the turn since', { asks: [second({ isLatest: false })] }, 'Closed unknown'],
     ['asks for its predecessor’s send, however late', late, { delivery: 'sent' }, impatient],
     ['or for one that is unknown', lateUnknown, 'DeliveryUnknown unknown', impatient],
-    ['review F2: asks before it watches another’s turn', otherRun, 'Closed yes', afterWatch],
-    ['review F2: or its evidence', { ...otherRun, sends: [unknown] }, 'Closed yes', afterEvidence],
+    ['asks before it watches another’s turn', otherRun, 'Closed yes', afterWatch],
+    ['or its evidence', { ...otherRun, sends: [unknown] }, 'Closed yes', afterEvidence],
   ]);
 
   test('says unknown where it is cancelled before the budget’s word', async () => {
@@ -512,44 +501,34 @@ describe('a run that replaces another one', () => {
     expect(scene.told[0]).toMatchObject({ kind: 'settle', runId: 'earlier' });
   });
 
-  test('review 18: a grant that was typed by hand for no run of this follow-up makes it ask again', async () => {
-    const scene = start({ asks: [waiting(), waiting()], sends: [foreign] });
-    await scene.pass();
-    scene.flow.hear(granted({ runId: 'typed' })());
-    await scene.pass();
-    expect(scene.calls).toEqual(['ask 1', 'send 1', 'ask 1']);
-  });
+  s.testScenes([
+    [
+      'a grant that was typed by hand for no run of this follow-up makes it ask again',
+      { asks: [waiting(), waiting()], sends: [foreign] },
+      'pass, grant typed, pass, calls -> ask 1; send 1; ask 1',
+    ],
+  ]);
 });
 
-describe('review N16: a grant that comes while the job works on another message', () => {
-  test('is given back at once, and the follow-up asks again', async () => {
-    const asks = [waiting(), s.atWork, known({ outcome: 'notSent' }), granted()];
-    const scene = start({ asks, job: () => working });
-    await scene.pass(HOUR + SECOND);
-    scene.flow.hear(granted()());
-    await scene.pass();
-    const calls = ['ask 1', 'ask 1', 'watch rest', 'next task', 'settle 1 notSent', 'ask 1'];
-    expect(scene.calls.slice(0, 6)).toEqual(calls);
-    await scene.pass(5 * SECOND);
-    expect(scene.sent[0]?.order.grant.sendNumber).toBe(2);
-  });
+describe('a grant that comes while the job works on another message', () => {
+  const job = () => working;
+  s.testScenes([
+    [
+      'is given back at once, and the follow-up asks again',
+      { asks: [waiting(), s.atWork, known({ outcome: 'notSent' }), granted()], job },
+      'pass 1h+1s, grant, pass, calls -> ask 1; ask 1; watch rest; next task; settle 1 notSent; ask 1, pass 5s, calls 3 -> send 2; settle 2 sent; watch end',
+    ],
+    [
+      'is never used twice, also if it comes again',
+      { asks: [waiting(), s.atWork, s.silent()], job },
+      'pass 1h+1s, grant, pass, grant, pass 1s, sent -> 0',
+    ],
+  ]);
 
-  test('is taken while the ask is still under way, and the send reads the job again (simulation F5)', async () => {
+  test('is taken while the ask is still under way, and the send reads the job again', async () => {
     const scene = start({ asks: [s.silent()] });
-    scene.flow.hear(granted()());
-    await scene.pass();
-    expect(scene.calls.slice(0, 3)).toEqual(['ask 1', 'send 1', 'settle 1 sent']);
+    await scene.play('grant, pass, calls -> ask 1; send 1; settle 1 sent; watch end');
     expect(scene.sent[0]?.order.baseline).toBeUndefined();
-  });
-
-  test('is never used twice, also if it comes again', async () => {
-    const scene = start({ asks: [waiting(), s.atWork, s.silent()], job: () => working });
-    await scene.pass(HOUR + SECOND);
-    scene.flow.hear(granted()());
-    await scene.pass();
-    scene.flow.hear(granted()());
-    await scene.pass(SECOND);
-    expect(scene.sent).toEqual([]);
   });
 });
 

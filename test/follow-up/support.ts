@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, vi } from 'vitest';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import type { AgentJob, FollowUpResult, FollowUpSettings as Settings } from '../../src/contract/index.js';
 import type { Answer, Full, Granted, Known, Waiting } from '../../src/contract/protocol.js';
 import { Failed, FollowUp } from '../../src/follow-up/flow.js';
@@ -16,6 +16,7 @@ import { grantName } from '../../src/follow-up/port.js';
 import type { FollowUpProgress as Progress } from '../../src/contract/follow-up.js';
 import { iso } from '../../src/contract/durations.js';
 import { firstSeen, judge, type Read, type WatchOrder, type WatchResult } from '../../src/follow-up/watch.js';
+import { msOf } from '../budget/support.js';
 
 export const START_MS = Date.UTC(2026, 0, 5, 12);
 export const SECOND = 1_000;
@@ -167,6 +168,16 @@ export class Scene implements FollowUpPort {
     throw new Error(`It does not end: ${this.calls.slice(-10).join(', ')}`);
   }
 
+  /** Carries steps out, with commas between them. What is behind an arrow is asserted. */
+  async play(steps: string): Promise<void> {
+    for (const step of steps.split(',').map((text) => text.trim())) {
+      const [action = '', expected = ''] = step.split('->').map((text) => text.trim());
+      const [verb = '', ...words] = action.split(/\s+/);
+      const found = await verbs[verb]?.(this, words);
+      if (expected !== '') expect(found, step).toBe(expected);
+    }
+  }
+
   nowMs(): number {
     return Date.now();
   }
@@ -264,6 +275,38 @@ export class Scene implements FollowUpPort {
   #check(): void {
     for (const check of [...this.#conditions]) check();
   }
+}
+
+const shownMs = (ms: number) => (ms % MINUTE === 0 ? `${ms / MINUTE}m` : `${ms / SECOND}s`);
+/** How it ended. */
+export const endText = (end: FollowUpResult | Failed) =>
+  'type' in end ? `${end.type} ${end.delivered}` : `${end.delivery} ${end.status}`;
+
+const verbs: Record<string, (scene: Scene, words: string[]) => unknown> = {
+  pass: (scene, [time = '0']) => scene.pass(msOf(time)),
+  /** A grant or a reason to wait arrives, in the name of a run and of a send. */
+  grant: ({ flow }, [runId = 'run', number = '1']) => flow.hear(granted({ runId, sendNumber: Number(number) })()),
+  wait: ({ flow }) => flow.hear(waiting()()),
+  poll: ({ flow }) => flow.pollNow(),
+  wake: ({ flow }) => flow.wake(),
+  cancel: ({ flow }) => flow.cancel(),
+  word: ({ flow }, [word]) => flow.resolveDelivery(word as 'sent' | 'notSent'),
+  end: async (scene) => endText(await scene.end()),
+  sent: ({ sent }) => String(sent.length),
+  watched: ({ watched }) => String(watched.length),
+  polled: ({ polledAtMs }) => shownMs((polledAtMs.at(-1) ?? 0) - START_MS),
+  asked: ({ asked }) => asked.map(({ atMs }) => shownMs(atMs - START_MS)).join(' '),
+  passed: () => shownMs(Date.now() - START_MS),
+  state: ({ shown }) => shown.at(-1),
+  /** The calls from the first, or the last ones of a number. */
+  calls: ({ calls }, [count]) => (count === undefined ? calls : calls.slice(-Number(count))).join('; '),
+};
+
+/** Tests what a follow-up does when steps are played: see {@link Scene.play}. */
+export function testScenes(
+  scenes: [title: string, script: Script, steps: string, settings?: Partial<Settings>][],
+): void {
+  test.each(scenes)('%s', (_title, script, steps, settings = {}) => new Scene(settings, script).play(steps));
 }
 
 /** Work whose timers end with it. */

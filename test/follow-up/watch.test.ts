@@ -68,9 +68,9 @@ describe('a watch for evidence', () => {
     ['takes another pull request', until, '20 rest, 30 done', 'evidence'],
     ['takes another end', until, '20 rest, 30 broken', 'evidence'],
     ['takes nothing for ten seconds after the job was read: replicas lag', until, '1 working, 9.9 done', 'goes on'],
-    ['review F4: takes no archived job: anyone may archive it', until, '30 archived, 60 archivedWithLink', 'goes on'],
+    ['takes no archived job: anyone may archive it', until, '30 archived, 60 archivedWithLink', 'goes on'],
     ['takes nothing of a job at work before', { ...until, baseline: working }, '30 working, 60 done', 'goes on'],
-    ['review F11: takes nothing of an unknown job', { ...until, baseline: {} }, '30 working, 60 done', 'goes on'],
+    ['takes nothing of an unknown job', { ...until, baseline: {} }, '30 working, 60 done', 'goes on'],
     ['takes no end of the turn before, which the baseline lags behind', { ...until, lastTurn }, '30 done', 'goes on'],
     ['takes nothing from fields that are missing', until, '30 noStatus, 40 onlyStatus', 'goes on'],
     ['takes another end than that', { ...until, lastTurn }, '30 done, 60 third', 'evidence'],
@@ -84,18 +84,18 @@ describe('a watch until the turn ends', () => {
   const wasAtWork = { ...firstSeen(orderOf({}), 0), observedActive: true };
   const lastTurn = fingerprint(broken);
   testCases([
-    ['review F5: believes no end in the first ten seconds', {}, '3 done, 7 done, 9.9 done', 'goes on'],
-    ['review F5: believes it then', {}, '3 done, 10 done', 'ended'],
-    ['review F5: or after a shorter settle time', { settleTimeMs: 4_000 }, '3 done, 4 done', 'ended'],
+    ['believes no end in the first ten seconds', {}, '3 done, 7 done, 9.9 done', 'goes on'],
+    ['believes it then', {}, '3 done, 10 done', 'ended'],
+    ['or after a shorter settle time', { settleTimeMs: 4_000 }, '3 done, 4 done', 'ended'],
     ['believes an old end after the settle time', before, '30 broken, 119 broken, 120 broken', 'ended'],
-    ['review N8: from when it arrived', { ...before, arrivedByMs: 60_000 }, '179 broken, 180 broken', 'ended'],
-    ['review 5: believes the end of the turn before only then', { lastTurn }, '30 broken, 120 broken', 'ended'],
+    ['from when it arrived', { ...before, arrivedByMs: 60_000 }, '179 broken, 180 broken', 'ended'],
+    ['believes the end of the turn before only then', { lastTurn }, '30 broken, 120 broken', 'ended'],
     ['believes an old end without its link only then', before, '30 onlyFailed, 120 broken', 'ended'],
     ['believes at once what is neither', { lastTurn }, '30 broken, 40 done', 'ended'],
     ['believes an old end ten seconds after the job was at work', before, '10 working, 12 broken, 20 broken', 'ended'],
     ['not sooner: a replica may lag', before, '10 working, 15 broken, 16 working, 25.9 broken', 'goes on'],
     ['not if a replica that lags showed it so', before, '9.9 working, 119 broken, 120 broken', 'ended'],
-    ['finding R3: or that the answer to the message showed so', { ...before, seen: wasAtWork }, '12 broken', 'ended'],
+    ['or that the answer to the message showed so', { ...before, seen: wasAtWork }, '12 broken', 'ended'],
     ['not before it may have arrived', { ...before, arrivedByMs: 60_000 }, '10 working, 69 broken', 'goes on'],
     ['only time counts after a job at work', { baseline: working }, '11 working, 119 done, 120 done', 'goes on'],
     ['that is not between two turns', { baseline: working }, '120 done, 125 working, 130 third, 140 third', 'ended'],
@@ -105,7 +105,7 @@ describe('a watch until the turn ends', () => {
   ]);
 });
 
-describe('finding: a pull request that appears ten seconds after completed', () => {
+describe('a pull request that appears ten seconds after completed', () => {
   const baseline = { status: 'completed', prLink: null };
   const ofTurnBefore = { baseline, lastTurn: fingerprint(rest) };
   testCases([
@@ -123,7 +123,7 @@ describe('finding: a pull request that appears ten seconds after completed', () 
 
 describe('a job that is not found', () => {
   testCases([
-    ['finding: is not gone after three 404 within seconds', {}, '1 notFound, 2 notFound, 30.9 notFound', 'goes on'],
+    ['is not gone after three 404 within seconds', {}, '1 notFound, 2 notFound, 30.9 notFound', 'goes on'],
     ['is not gone after two', {}, '1 notFound, 60 notFound', 'goes on'],
     ['is gone after three in 30 seconds', {}, '1 notFound, 2 notFound, 31 notFound', 'gone'],
     ['is not gone if it is read between', {}, '1 notFound, 20 working, 31 notFound, 49 notFound', 'goes on'],
@@ -137,7 +137,7 @@ describe('trouble', () => {
     ['begins after three failed reads in 30 seconds', {}, '1 limited, 16 fails, 31 fails', 'trouble'],
     ['does not begin sooner', {}, '1 limited, 16 fails, 30 fails', 'goes on'],
     ['does not begin after two', {}, '1 limited, 60 fails', 'goes on'],
-    ['review N12: begins once, although its reason changes', { trouble }, '60 fails, 90 limited, 120 fails', 'goes on'],
+    ['begins once, although its reason changes', { trouble }, '60 fails, 90 limited, 120 fails', 'goes on'],
     ['is not over when the job is missing', { trouble }, '60 notFound', 'goes on'],
     ['is over when the job is read', { trouble }, '60 working', 'trouble'],
     ['is over once', {}, '60 working, 61 fails, 62 working', 'goes on'],
@@ -171,7 +171,7 @@ test('intervals grow to the longest one', () => {
   expect(seen.polls).toBe(8);
 });
 
-test('finding G12: fields that this project does not know are not kept, but the result has them', () => {
+test('fields that this project does not know are not kept, but the result has them', () => {
   const text = 'x'.repeat(50_000);
   const source = { repository: 'r', ref: 'main' };
   const large = { ...done, id: 'j', model: 'm', source: { ...source, tree: text }, transcript: text };
