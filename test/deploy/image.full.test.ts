@@ -9,8 +9,7 @@ import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { followUpWorkflowId } from '../../src/contract/index.js';
 import { type ServerProcess, startServerProcess, waitUntilReady } from '../../src/dev-server/process.js';
 import { findFreePorts } from '../support/programs.js';
-import { readComposeFile } from './compose-file.js';
-import { lastInstruction, parseCopy, readDockerfile, type DockerStage } from './dockerfile.js';
+import { composeServices as services, dockerStages, lastInstruction, parseCopy, type DockerStage } from './support.js';
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 const STEP_TIMEOUT_MS = 600_000;
@@ -24,7 +23,7 @@ describe('the image, built and run natively by the instructions of its Dockerfil
 
   beforeAll(async () => {
     directory = await mkdtemp(join(tmpdir(), 'image-'));
-    const stages = await readDockerfile();
+    const stages = dockerStages;
     const directories = new Map(
       stages.map(({ name }, index) => [name ?? String(index), join(directory, String(index))]),
     );
@@ -41,7 +40,7 @@ describe('the image, built and run natively by the instructions of its Dockerfil
 
   /** The image's ENTRYPOINT with a command of docker-compose.yml. */
   async function start(args: readonly string[], env: Record<string, string>): Promise<ServerProcess> {
-    const entrypoint = lastInstruction((await readDockerfile()).at(-1), 'ENTRYPOINT') ?? '[]';
+    const entrypoint = lastInstruction(dockerStages.at(-1), 'ENTRYPOINT') ?? '[]';
     const [command = '', ...first] = JSON.parse(entrypoint) as string[];
     const server = startServerProcess(command === 'node' ? process.execPath : command, [...first, ...args], {
       cwd: app,
@@ -52,7 +51,6 @@ describe('the image, built and run natively by the instructions of its Dockerfil
   }
 
   test('sends a follow-up from its worker to its simulator, and ends at SIGTERM with exit code 0', async () => {
-    const { services } = await readComposeFile();
     const [simulatorPort = 0, statusPort = 0] = await findFreePorts(2);
     const simulatorArgs = (services['simulator']?.command ?? []).map((word) =>
       word === '8080' ? String(simulatorPort) : word === '0.0.0.0' ? '127.0.0.1' : word,

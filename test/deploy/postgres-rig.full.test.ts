@@ -7,7 +7,7 @@ import { SearchAttribute } from '../../src/contract/index.js';
 import { ensureSearchAttributes } from '../../src/temporal/search-attributes.js';
 import { startServerProcess, waitUntilReady } from '../../src/dev-server/process.js';
 import { resolveTemporalServer } from '../support/temporal-server-binaries.js';
-import { readComposeFile } from './compose-file.js';
+import { composeServices } from './support.js';
 import { startPostgresRig, type PostgresRig } from '../support/postgres-rig.js';
 import { eventually } from '../support/eventually.js';
 import { describeWith, findMissing } from '../support/requirements.js';
@@ -73,7 +73,7 @@ describeWith(missing)('a Temporal server on PostgreSQL, as docker-compose.yml de
 
   test('starts like its image, from the environment in docker-compose.yml alone', async () => {
     const { server } = await resolveTemporalServer('newest', process.env);
-    const given = (await readComposeFile()).services['temporal']?.environment;
+    const given = composeServices['temporal']?.environment;
     const ports = rig.ports;
     await rig.killServer();
     const asImage = startServerProcess(server, ['start'], {
