@@ -224,7 +224,7 @@ describe('the build', () => {
   });
 
   it('is made again by npm run dev after every change, which restarts the stack unless the build fails', async () => {
-    cpSync(join(repository, 'scripts', 'dev.js'), join(root, 'scripts', 'dev.js'));
+    cpSync(join(repository, 'tools/scripts/dev.js'), join(root, 'tools/scripts/dev.js'));
     const stack = (version: number) => `export async function main(argv: string[]): Promise<number> {
   process.stdout.write('up ${version} ' + argv.join(' ') + '\\n');
   const alive = setInterval(() => undefined, 60_000);

@@ -110,18 +110,9 @@ describe('the client package', () => {
   });
 
   it('contains two entries with their types, and names no directory of the machine that built it', () => {
-    expect(
-      tarball.files
-        .filter((path) => !path.endsWith('.d.ts'))
-        .map((path) => path.replace(/-[\w-]{8}\.js$/, '.js'))
-        .sort(),
-    ).toEqual([
-      'LICENSE',
-      'README.md',
-      'dist/client/index.js',
-      'dist/contract/index.js',
-      'dist/shared.js',
-      'package.json',
+    const files = tarball.files.filter((path) => !path.endsWith('.d.ts'));
+    expect(files.map((path) => path.replace(/-[\w-]{8}\.js$/, '.js')).sort()).toEqual([
+      ...['LICENSE', 'README.md', 'dist/client/index.js', 'dist/contract/index.js', 'dist/shared.js', 'package.json'],
     ]);
     const installed = join(withNewest, 'node_modules', 'agent-follow-up-client');
     const naming = tarball.files.filter((path) => readFileSync(join(installed, path), 'utf8').includes(directory));
@@ -167,26 +158,10 @@ describe('the client package', () => {
       for (const path of [withOldest, withNewest]) {
         for (const file of module.startsWith('node') ? ['program.mts', 'program.cts'] : ['program.ts']) {
           writeFileSync(join(path, file), program);
-          const options = [
-            '--noEmit',
-            '--strict',
-            '--skipLibCheck',
-            '--ignoreDeprecations',
-            '6.0',
-            '--target',
-            'es2022',
-          ];
-          const how = [
-            '--module',
-            module,
-            '--moduleResolution',
-            resolution,
-            '--typeRoots',
-            join(repository, 'node_modules/@types'),
-            '--types',
-            'node',
-          ];
-          const errors = await run(process.execPath, [compiler, ...options, ...how, file], { cwd: path }).then(
+          const options = '--noEmit --strict --skipLibCheck --ignoreDeprecations 6.0 --target es2022 --types node';
+          const types = ['--typeRoots', join(repository, 'node_modules/@types')];
+          const how = [...options.split(' '), ...types, '--module', module, '--moduleResolution', resolution];
+          const errors = await run(process.execPath, [compiler, ...how, file], { cwd: path }).then(
             () => '',
             (error: unknown) => z.object({ stdout: z.string() }).parse(error).stdout,
           );
