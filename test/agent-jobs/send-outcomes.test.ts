@@ -114,8 +114,10 @@ const rows = [
 
 for (const secure of [false, true]) {
   describe(`over ${secure ? 'TLS' : 'plain TCP'}, a message to a peer that`, () => {
-    const cases = rows.filter(([, , , , more]) => !more?.only || (more.only === 'tls') === secure);
-    test.each(cases)("'%s' is '%s'", async (...[, script, outcome, read, more = {}]) => {
+    const cases = rows
+      .filter(([, , , , more]) => !more?.only || (more.only === 'tls') === secure)
+      .map(([peer, script, outcome, read, more = {}]) => [peer, outcome, script, read, more] as const);
+    test.each(cases)("'%s' is '%s'", async (_peer, outcome, script, read, more) => {
       const { received = 1, message = /./, stalls = false } = more;
       const peer = await usePeer({ ...script, secure });
       const client = useClient(peer.url, { ...more.client, ...(stalls && { getTimeoutMs: 150 }) });
