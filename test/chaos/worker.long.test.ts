@@ -1,34 +1,46 @@
 import { describe, expect, inject, test } from 'vitest';
-import { faultPoints } from '../../tools/chaos/fault-point-names.js';
-import { scenarios } from '../../tools/chaos/scenarios.js';
+import { batch, freeze, kill, restart } from '../../tools/chaos/workers.js';
+import { steps } from '../../tools/chaos/worker-process.js';
 
 const TIMEOUT_MS = 900_000;
-const say = () => undefined;
-const run = () => ({ seed: 1, kills: 40, scale: 1, say, address: inject('temporalAddress') });
+const run = () => ({ seed: 1, scale: 1, address: inject('temporalAddress') });
 
 // Most of the time, they wait for leases to end.
-describe.concurrent(
-  'whatever happens to workers, nothing is repeated, lost, sent over budget or falsely reported',
-  () => {
-    test(
-      'they are killed at every step of the send path, and while they recover',
-      { timeout: TIMEOUT_MS },
-      async () => {
-        const { violations, counts, hits } = await scenarios.kill(run());
-        expect(violations).toEqual([]);
-        expect(counts).toMatchObject({ kills: 32, recoveryKills: 8, missed: 0 });
-        expect(Object.keys(hits ?? {})).toHaveLength(faultPoints.length);
-      },
-    );
+describe.concurrent('nothing is repeated, lost, sent over budget or falsely reported', () => {
+  test(
+    'while workers are killed at every step of the send path, and while they recover',
+    { timeout: TIMEOUT_MS },
+    async () => {
+      const { violations, counts } = await kill(run());
+      expect(violations).toEqual([]);
+      expect(Object.keys(counts).filter((what) => what.startsWith('at '))).toHaveLength(steps.length);
+    },
+  );
 
-    test(
-      'they are stopped for longer than a lease, and continue after others have taken over',
-      async () => {
-        const { violations, counts } = await scenarios.freeze(run());
-        expect(violations).toEqual([]);
-        expect(counts).toMatchObject({ freezes: 4, missed: 0 });
-      },
-      TIMEOUT_MS,
-    );
+  test(
+    'while workers are stopped for longer than a lease, and continue after others have taken over',
+    { timeout: TIMEOUT_MS },
+    async () => {
+      const { violations, counts } = await freeze(run());
+      expect(violations).toEqual([]);
+      expect(Object.keys(counts).filter((what) => what.startsWith('at '))).toHaveLength(5);
+    },
+  );
+
+  test('while the two workers of a batch of 200 items are killed', { timeout: TIMEOUT_MS }, async () => {
+    const { violations, counts } = await batch(run());
+    expect(violations).toEqual([]);
+    expect(counts['kills']).toBeGreaterThanOrEqual(1);
+    expect(counts['followUps']).toBe(200);
+  });
+});
+
+test(
+  'workers that are replaced three times while 60 follow-ups run leave no delivery unknown',
+  { timeout: TIMEOUT_MS },
+  async () => {
+    const { violations, counts } = await restart(run());
+    expect(violations).toEqual([]);
+    expect(counts).toMatchObject({ restarts: 3, no: 0, unknown: 0 });
   },
 );

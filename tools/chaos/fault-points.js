@@ -1,10 +1,8 @@
 /**
- * Preloaded into a worker process with `node --import`. Watches the send path from outside the product. When the chosen
- * point is reached for the chosen time, it kills or stops its own process with a signal that cannot be caught.
- * fault-point-names.ts lists the points.
+ * Preloaded into a worker process with `node --import`. Watches the send path from outside the product. When a step is
+ * reached for the chosen time, it kills or stops its own process with a signal that cannot be caught.
  *
- * `CHAOS_FAULT_PLAN` is JSON: `{ "point": name, "hit": from 1, "signal": "SIGKILL" | "SIGSTOP" }`. Without it nothing
- * happens until standard input ends. It writes a line to file descriptor 3 right before the signal.
+ * `CHAOS_FAULT_PLAN` is the plan of worker-process.ts as JSON. Right before the signal, file descriptor 3 gets a line.
  */
 import { Buffer } from 'node:buffer';
 import { subscribe } from 'node:diagnostics_channel';
@@ -21,128 +19,65 @@ const CALL_LEAVES_AFTER_MS = 5;
 const plan = JSON.parse(process.env['CHAOS_FAULT_PLAN'] ?? 'null');
 let hits = 0;
 
-function reach(point) {
-  if (point !== plan.point || ++hits !== plan.hit) return;
-  writeSync(REPORT_DESCRIPTOR, `${JSON.stringify({ ...plan, atMs: Date.now() })}\n`);
+function reach(step) {
+  if (step !== plan.step || ++hits !== plan.hit) return;
+  writeSync(REPORT_DESCRIPTOR, `${step}\n`);
   process.kill(process.pid, plan.signal);
 }
 
-/** Watches the POST through the diagnostics channels of undici and Node. It ignores GETs. */
+/** Watches the POST through undici's diagnostics channels. It ignores GETs. */
 function watchHttp() {
   // undici connects in the same turn of the event loop in which a request is made.
-  let isPostConnecting = false;
-  subscribe('undici:request:create', ({ request }) => {
-    if (request.method !== 'POST') return;
-    isPostConnecting = true;
-    setImmediate(() => (isPostConnecting = false));
-  });
+  let isPost = false;
   const connectors = new WeakSet();
-  subscribe('undici:client:beforeConnect', ({ connector }) => {
-    if (!isPostConnecting) return;
-    connectors.add(connector);
-    reach('connecting');
+  subscribe('undici:request:create', ({ request }) => {
+    isPost = request.method === 'POST';
+    setImmediate(() => (isPost = false));
   });
-  subscribe('net.client.socket', ({ socket }) => {
-    if (!isPostConnecting) return;
-    isPostConnecting = false;
-    socket.once('connect', () => reach('tcp-connected'));
-  });
-  subscribe('undici:client:connected', ({ connector }) => {
-    if (connectors.has(connector)) reach('connected');
-  });
-  const onPost = (channel, point) =>
-    subscribe(channel, ({ request }) => {
-      if (request.method === 'POST') reach(point);
-    });
+  subscribe('undici:client:beforeConnect', ({ connector }) => isPost && connectors.add(connector));
+  subscribe('undici:client:connected', ({ connector }) => connectors.has(connector) && reach('connected'));
+  const onPost = (channel, step) => subscribe(channel, ({ request }) => request.method === 'POST' && reach(step));
   onPost('undici:client:sendHeaders', 'headers-writing');
   onPost('undici:request:bodySent', 'body-written');
-  onPost('undici:request:headers', 'headers-received');
-  onPost('undici:request:trailers', 'body-received');
+  onPost('undici:request:trailers', 'answer-received');
 }
 
-/** What the budget is told at the steps. */
-const KINDS = { settle: 'settle', finish: 'end' };
-
-/** Watches the activities' calls to Temporal: asks, and words about how a send or a follow-up ended. */
-function watchCalls(load) {
-  const { Client } = load('@grpc/grpc-js');
-  const told = (request) =>
-    ['settle', 'finish'].filter((name) => Buffer.from(request).includes(`"kind":"${KINDS[name]}"`));
-  const namesOf = { ExecuteMultiOperation: () => ['ask'], SignalWorkflowExecution: told };
+/** Watches the activities' calls to Temporal: asks, and what they tell the budget about a send or a follow-up's end. */
+function watchCalls({ Client }) {
+  const nameOf = (path, request) => {
+    if (path.endsWith('/ExecuteMultiOperation')) return 'ask';
+    if (!path.endsWith('/SignalWorkflowExecution')) return undefined;
+    return ['settle', 'end'].find((kind) => Buffer.from(request).includes(`"kind":"${kind}"`));
+  };
   const original = Client.prototype.makeUnaryRequest;
-  Client.prototype.makeUnaryRequest = function (path, ...rest) {
-    // The request follows the functions that encode and decode. It is already encoded.
-    const [, , request] = rest;
-    const names = namesOf[path.slice(path.lastIndexOf('/') + 1)]?.(request) ?? [];
-    if (names.length === 0) return original.call(this, path, ...rest);
-    for (const name of names) reach(`${name}-sending`);
-    const callback = rest.pop();
-    const call = original.call(this, path, ...rest, (error, answer) => {
-      if (!error) for (const name of names) reach(`${name}-answered`);
-      callback(error, answer);
-    });
-    setTimeout(() => names.forEach((name) => reach(`${name}-sent`)), CALL_LEAVES_AFTER_MS);
-    return call;
+  // `request` is already encoded.
+  Client.prototype.makeUnaryRequest = function (path, encode, decode, request, ...rest) {
+    const name = nameOf(path, request);
+    if (name !== undefined) {
+      const callback = rest.pop();
+      setTimeout(() => reach(`${name}-sent`), CALL_LEAVES_AFTER_MS);
+      rest.push((error, answer) => {
+        if (!error) reach(`${name}-answered`);
+        callback(error, answer);
+      });
+    }
+    return original.call(this, path, encode, decode, request, ...rest);
   };
 }
 
-/** Watches the tasks and completions that pass between the SDK's JavaScript and its native core. */
-function watchTasks(load) {
-  const { native } = load('@temporalio/core-bridge');
-  const { coresdk } = load('@temporalio/proto');
-  const { workflow_activation: activation, workflow_completion: completion, activity_task: task } = coresdk;
-
-  around('workerPollWorkflowActivation', {
-    after: (bytes) => {
-      const { jobs } = activation.WorkflowActivation.decode(bytes);
-      if (jobs.some((job) => job.initializeWorkflow?.workflowType === 'followUp')) reach('workflow-task-received');
-    },
-  });
-  around('workerCompleteWorkflowActivation', {
-    describe: (bytes) => {
-      const commands = completion.WorkflowActivationCompletion.decodeDelimited(bytes).successful?.commands ?? [];
-      return commands.map(commandName).filter((name) => name !== undefined);
-    },
-    before: (names) => names.forEach((name) => reach(`${name}-completing`)),
-    after: (_answer, names) => names.forEach((name) => reach(`${name}-completed`)),
-  });
-  const sends = new Set();
-  around('workerPollActivityTask', {
-    after: (bytes) => {
-      const { taskToken, start } = task.ActivityTask.decode(bytes);
-      if (start?.activityType !== 'sendMessage') return;
-      sends.add(Buffer.from(taskToken).toString('base64'));
-      reach('activity-received');
-    },
-  });
-  around('workerCompleteActivityTask', {
-    describe: (bytes) => {
-      const { taskToken } = coresdk.ActivityTaskCompletion.decodeDelimited(bytes);
-      return sends.delete(Buffer.from(taskToken).toString('base64'));
-    },
-    before: (isSend) => isSend && reach('activity-completing'),
-    after: (_answer, isSend) => isSend && reach('activity-completed'),
-  });
-
-  function around(method, { describe, before, after }) {
-    const original = native[method];
-    native[method] = async (worker, ...rest) => {
-      const described = describe?.(...rest);
-      before?.(described);
-      const answer = await original(worker, ...rest);
-      after?.(answer, described);
-      return answer;
-    };
-  }
-}
-
-/** The step that a command of a workflow task stands for. The budget's answer to an ask is one too. */
-function commandName(command) {
-  if (command.scheduleActivity?.activityType === 'sendMessage') return 'send';
-  const answer = command.updateResponse?.completed;
-  if (answer && Buffer.from(answer.data ?? []).includes('"kind":"granted"')) return 'grant';
-  if (command.completeWorkflowExecution ?? command.failWorkflowExecution) return 'end';
-  return undefined;
+/** Watches the workflow tasks that the SDK's JavaScript has completed through its native core. */
+function watchTasks({ native }, { coresdk }) {
+  const { WorkflowActivationCompletion } = coresdk.workflow_completion;
+  const complete = native.workerCompleteWorkflowActivation;
+  native.workerCompleteWorkflowActivation = async (worker, bytes) => {
+    await complete(worker, bytes);
+    for (const command of WorkflowActivationCompletion.decodeDelimited(bytes).successful?.commands ?? []) {
+      if (command.scheduleActivity?.activityType === 'sendMessage') reach('send-scheduled');
+      const answer = command.updateResponse?.completed?.data ?? [];
+      if (Buffer.from(answer).includes('"kind":"granted"')) reach('grant-recorded');
+      if (command.completeWorkflowExecution ?? command.failWorkflowExecution) reach('end-recorded');
+    }
+  };
 }
 
 // Threads load this module too.
@@ -152,9 +87,10 @@ if (isMainThread) {
   process.stdin.unref();
 }
 if (isMainThread && plan !== null) {
-  const require = createRequire(import.meta.url);
-  watchHttp();
   // The same copies that the product's Temporal libraries use.
-  watchCalls(createRequire(require.resolve('@temporalio/client')));
-  watchTasks(createRequire(require.resolve('@temporalio/worker')));
+  const resolve = createRequire(import.meta.url).resolve;
+  const [ofClient, ofWorker] = ['@temporalio/client', '@temporalio/worker'].map((name) => createRequire(resolve(name)));
+  watchHttp();
+  watchCalls(ofClient('@grpc/grpc-js'));
+  watchTasks(ofWorker('@temporalio/core-bridge'), ofWorker('@temporalio/proto'));
 }

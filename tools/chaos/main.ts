@@ -1,66 +1,69 @@
-import { writeFile } from 'node:fs/promises';
-import { Command, InvalidArgumentError } from 'commander';
+import { Command, InvalidArgumentError, Option } from 'commander';
+import { startDevServer } from '../../src/dev-server/index.js';
 import { violationKinds } from './checker.js';
-import { scenarios, type ScenarioName } from './scenarios.js';
-import type { ScenarioOutcome } from './scenario.js';
+import { network } from './network.js';
+import { operator } from './operator.js';
+import type { Outcome, Run } from './play.js';
+import { batch, freeze, kill, restart } from './workers.js';
 
-interface Options {
-  seed: number;
-  kills: number;
-  scale: number;
-  only?: string[];
-  report?: string;
-  verbose: boolean;
-}
+const scenarios: Record<string, [what: string, play: (run: Run) => Promise<Outcome>]> = {
+  kill: ['workers are killed at every step of a send, and while others recover', kill],
+  freeze: ['workers stand still in a send for longer than its lease, and then go on', freeze],
+  network: ['connections to Temporal are cut, swallowed and delayed; Temporal is killed', network],
+  restart: ['workers are replaced, as a rolling deployment does', restart],
+  operator: ['workflows and activities are reset, terminated, paused, cancelled, deleted', operator],
+  batch: ['the two workers of a large batch are killed in turn', batch],
+};
 
-/**
- * `npm run chaos`: runs the scenarios one after the other, and prints a line for each and what is wrong.
- *
- * @returns the exit code: 0 if nothing is wrong, otherwise 1
- */
+/** Budgets continue as new after a hundred events, and workflows can be paused. */
+const SERVER_ARGS = ['limit.historyCount.suggestContinueAsNew=100', 'frontend.WorkflowPauseEnabled=true'].flatMap(
+  (value) => ['--dynamic-config-value', value],
+);
+
+const listOf = (lines: [string, string][]) => lines.map(([name, what]) => `  ${name.padEnd(13)} ${what}`).join('\n');
+
+const HELP = `
+Scenarios:
+${listOf(Object.entries(scenarios).map(([name, [what]]) => [name, what]))}
+
+The service's ledger of messages is compared with what each caller was told. Each violation is a line, such as
+  kill-5d0c9f1e-0/job-3: a message arrived twice (it arrived 2 times)
+and the exit code is then 1. What can be wrong:
+${listOf(Object.entries(violationKinds))}`;
+
+/** `npm run chaos`: plays scenarios one after the other. Returns the exit code: 0 if nothing is wrong, otherwise 1. */
 export async function main(args: string[]): Promise<number> {
-  const names = Object.keys(scenarios);
-  const program = new Command('chaos')
-    .description('break everything around the product, and check the ledger of the service')
+  const options = new Command('chaos')
+    .description('Breaks real workers, their network and their Temporal server, and checks that every answer is true.')
+    .addOption(new Option('--only <names...>', 'play only these').choices(Object.keys(scenarios)))
+    .option('--scale <number>', 'size; 1 is the short form, some minutes a scenario', wholeNumber, 10)
     .option('--seed <number>', 'seed of every random choice', wholeNumber, 1)
-    .option('--kills <number>', 'number of kills in the scenario kill', wholeNumber, 200)
-    .option('--scale <number>', 'size of the other scenarios; 1 is the short form', wholeNumber, 10)
-    .option('--only <names...>', `run only these, of ${names.join(', ')}`)
-    .option('--report <file>', 'write the findings to this file, as JSON')
-    .option('--verbose', 'say what happens', false)
-    .parse(args, { from: 'user' });
-  const options = program.opts<Options>();
-  const chosen = (options.only ?? names).map((name) => {
-    if (name in scenarios) return name as ScenarioName;
-    return program.error(`--only: ${name} is not one of ${names.join(', ')}`, { exitCode: 2 });
-  });
-  const outcomes: ScenarioOutcome[] = [];
-  for (const name of chosen) {
-    const { seed, kills, scale } = options;
-    const say = options.verbose ? (line: string) => process.stderr.write(`${line}\n`) : () => undefined;
-    const outcome = await scenarios[name]({ seed, kills, scale, say });
-    outcomes.push(outcome);
-    process.stdout.write(`${describeOutcome(outcome)}\n`);
-    if (options.report !== undefined) await writeFile(options.report, `${JSON.stringify(outcomes, undefined, 2)}\n`);
+    .option('--verbose', 'say what happens, and print the logs of workers after a violation')
+    .addHelpText('after', HELP)
+    .parse(args, { from: 'user' })
+    .opts<{ only?: string[]; scale: number; seed: number; verbose?: true }>();
+  const { seed, scale, only = Object.keys(scenarios) } = options;
+  const say = (line: string) => {
+    if (options.verbose) process.stderr.write(`${line}\n`);
+  };
+  let exitCode = 0;
+  for (const [name, [, play]] of Object.entries(scenarios).filter(([each]) => only.includes(each))) {
+    const server = await startDevServer({ env: process.env, args: SERVER_ARGS });
+    const startedMs = performance.now();
+    const run = { seed, scale, address: server.address, say };
+    const { counts, violations } = await play(run).finally(() => server.stop());
+    const verdict = violations.length === 0 ? 'right' : `${violations.length} VIOLATIONS`;
+    console.log(`${name}: seed ${seed}, ${Math.round((performance.now() - startedMs) / 1_000)} s: ${verdict}`);
+    const counted = Object.entries(counts).map(([what, number]) => `${what} ${number}`);
+    console.log(`  ${counted.join(', ')}`);
+    for (const { kind, subject, detail } of violations)
+      console.log(`  ${subject}: ${violationKinds[kind]} (${detail})`);
+    if (violations.length > 0) exitCode = 1;
   }
-  return outcomes.every(({ violations }) => violations.length === 0) ? 0 : 1;
-}
-
-function describeOutcome({ name, seed, durationMs, counts, hits, violations }: ScenarioOutcome): string {
-  const list = (numbers: Record<string, number>) =>
-    Object.entries(numbers)
-      .map(([what, number]) => `${what} ${number}`)
-      .join(', ');
-  const verdict = violations.length === 0 ? 'right' : `${violations.length} VIOLATIONS`;
-  const line = `${name} seed ${seed}, ${Math.round(durationMs / 1_000)} s: ${list(counts)}: ${verdict}`;
-  return [
-    line,
-    ...(hits ? [`  struck at ${Object.keys(hits).length} steps: ${list(hits)}`] : []),
-    ...violations.map((each) => `  ${each.subject}: ${violationKinds[each.kind]} (${each.detail})`),
-  ].join('\n');
+  return exitCode;
 }
 
 function wholeNumber(text: string): number {
-  if (!/^\d{1,9}$/.test(text)) throw new InvalidArgumentError('It must be a whole number.');
+  if (!/^[1-9]\d{0,8}$/.test(text)) throw new InvalidArgumentError('It must be a whole number from 1.');
   return Number(text);
 }
