@@ -41,7 +41,12 @@ export interface StackOptions {
 
 /** On a busy machine, the answer to a query or an update may take longer than the client waits for it. */
 const CALL_LIMIT_MS = 20_000;
-const patientCalls = ['QueryWorkflow', 'UpdateWorkflowExecution', 'PollWorkflowExecutionUpdate'];
+const patientCalls = [
+  'QueryWorkflow',
+  'UpdateWorkflowExecution',
+  'PollWorkflowExecutionUpdate',
+  'ExecuteMultiOperation',
+];
 
 /**
  * A connection whose queries and updates have the time that a busy machine needs.
