@@ -26,47 +26,29 @@ interface GoTool {
 
 const BUILD_TIMEOUT_MS = 1_800_000;
 
+/** A module by its line in a go.sum file. */
+export function goModule(line: string): GoModule {
+  const [path = '', version = '', sum = ''] = line.split(' ');
+  return { path, version, sum };
+}
+
+const modules = {
+  actionlint: goModule('github.com/rhysd/actionlint v1.7.12 h1:vQ4GeJN86C0QH+gTUQcs8McmK62OLT3kmakPMtEWYnY='),
+  prometheus: goModule('github.com/prometheus/prometheus v0.305.0 h1:UO/LsM32/E9yBDtvQj8tN+WwhbyWKR10lO35vmFLx0U='),
+  kubeconform: goModule('github.com/yannh/kubeconform v0.7.0 h1:ZFfniR8VChrWQxaxTUGnNrxw8RIDkjVBrjdhXSamwjw='),
+  kustomize: goModule('sigs.k8s.io/kustomize/kustomize/v5 v5.7.1 h1:sYJsarwy/SDJfjjLMUqwFDGPwzUtMOQ1i1Ed49+XSbw='),
+  compose: goModule('github.com/compose-spec/compose-go/v2 v2.16.2 h1:pTp1DqQwJzFd85GzlWsSszKA1ABrV/ySqsClujIcWA8='),
+};
+
 /** The programs that check what is in `deploy` and in `.github`. Prometheus has the version in docker-compose.yml. */
 const goTools = {
-  actionlint: {
-    module: {
-      path: 'github.com/rhysd/actionlint',
-      version: 'v1.7.12',
-      sum: 'h1:vQ4GeJN86C0QH+gTUQcs8McmK62OLT3kmakPMtEWYnY=',
-    },
-    command: './cmd/actionlint',
-  },
-  promtool: {
-    module: {
-      path: 'github.com/prometheus/prometheus',
-      version: 'v0.305.0',
-      sum: 'h1:UO/LsM32/E9yBDtvQj8tN+WwhbyWKR10lO35vmFLx0U=',
-    },
-    command: './cmd/promtool',
-  },
-  kubeconform: {
-    module: {
-      path: 'github.com/yannh/kubeconform',
-      version: 'v0.7.0',
-      sum: 'h1:ZFfniR8VChrWQxaxTUGnNrxw8RIDkjVBrjdhXSamwjw=',
-    },
-    command: './cmd/kubeconform',
-  },
-  kustomize: {
-    module: {
-      path: 'sigs.k8s.io/kustomize/kustomize/v5',
-      version: 'v5.7.1',
-      sum: 'h1:sYJsarwy/SDJfjjLMUqwFDGPwzUtMOQ1i1Ed49+XSbw=',
-    },
-    command: '.',
-  },
+  actionlint: { module: modules.actionlint, command: './cmd/actionlint' },
+  promtool: { module: modules.prometheus, command: './cmd/promtool' },
+  kubeconform: { module: modules.kubeconform, command: './cmd/kubeconform' },
+  kustomize: { module: modules.kustomize, command: '.' },
   // Compose's own library. Its command does not insert the environment.
   'compose-loader': {
-    module: {
-      path: 'github.com/compose-spec/compose-go/v2',
-      version: 'v2.16.2',
-      sum: 'h1:pTp1DqQwJzFd85GzlWsSszKA1ABrV/ySqsClujIcWA8=',
-    },
+    module: modules.compose,
     command: fileURLToPath(new URL('../deploy/compose-loader.go', import.meta.url)),
   },
 } as const satisfies Record<string, GoTool>;

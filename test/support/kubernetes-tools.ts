@@ -4,26 +4,14 @@ import { parse } from 'yaml';
 import type { Environment } from '../../src/config/index.js';
 import { cacheDirectory, fetchOnce } from '../../src/dev-server/cache.js';
 import type { OnProgress } from '../../src/dev-server/index.js';
-import { downloadGoModule, resolveGoTool, type GoModule } from './go-tools.js';
+import { downloadGoModule, type GoModule, goModule, resolveGoTool } from './go-tools.js';
 import { findOnPath } from './programs.js';
 
-const KUBERNETES: GoModule = {
-  path: 'k8s.io/kubernetes',
-  version: 'v1.36.3',
-  sum: 'h1:qDQdoMiluAE2Eab6Fa52YV+WjiGz9mZFFoagEA6cI+o=',
-};
-
-const KEDA: GoModule = {
-  path: 'github.com/kedacore/keda/v2',
-  version: 'v2.21.0',
-  sum: 'h1:R6z2HZvstK4RLUMxroNACzBj74xGxt3kG59b5Xc+Xps=',
-};
-
-const PROMETHEUS_OPERATOR: GoModule = {
-  path: 'github.com/prometheus-operator/prometheus-operator',
-  version: 'v0.85.0',
-  sum: 'h1:M5xLCLEoaW2IJfnuCwFzzpL+jSVQu3KGT84Pye+fW8s=',
-};
+const KUBERNETES = goModule('k8s.io/kubernetes v1.36.3 h1:qDQdoMiluAE2Eab6Fa52YV+WjiGz9mZFFoagEA6cI+o=');
+const KEDA = goModule('github.com/kedacore/keda/v2 v2.21.0 h1:R6z2HZvstK4RLUMxroNACzBj74xGxt3kG59b5Xc+Xps=');
+const PROMETHEUS_OPERATOR = goModule(
+  'github.com/prometheus-operator/prometheus-operator v0.85.0 h1:M5xLCLEoaW2IJfnuCwFzzpL+jSVQu3KGT84Pye+fW8s=',
+);
 
 /** Kinds of Kubernetes itself that the manifests use. */
 const KINDS = ['ConfigMap', 'Deployment', 'PodDisruptionBudget', 'ServiceAccount'];
@@ -124,13 +112,8 @@ async function customSchemas(env: Environment): Promise<NamedSchema[]> {
   const schemas: NamedSchema[] = [];
   for (const [module, path] of CUSTOM_RESOURCES) {
     const text = await readFile(join(await downloadGoModule(module, env), path), 'utf8');
-    const { spec } = parse(text) as {
-      spec: {
-        group: string;
-        names: { kind: string };
-        versions: { name: string; schema: { openAPIV3Schema: object } }[];
-      };
-    };
+    type Versions = { name: string; schema: { openAPIV3Schema: object } }[];
+    const { spec } = parse(text) as { spec: { group: string; names: { kind: string }; versions: Versions } };
     for (const { name, schema } of spec.versions) {
       const file = [spec.names.kind, spec.group.split('.')[0], name].join('-').toLowerCase();
       schemas.push({ file, content: schema.openAPIV3Schema });

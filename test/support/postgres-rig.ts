@@ -178,21 +178,8 @@ async function choosePorts(basePort: number | undefined): Promise<TemporalServer
   const count = temporalServerPortNames.length;
   const chosen =
     basePort === undefined ? await findFreePorts(count) : Array.from({ length: count }, (_, index) => basePort + index);
-  const port = (name: keyof TemporalServerPorts) => chosen[temporalServerPortNames.indexOf(name)] ?? 0;
-  return {
-    frontend: port('frontend'),
-    frontendMembership: port('frontendMembership'),
-    frontendHttp: port('frontendHttp'),
-    matching: port('matching'),
-    matchingMembership: port('matchingMembership'),
-    history: port('history'),
-    historyMembership: port('historyMembership'),
-    worker: port('worker'),
-    workerMembership: port('workerMembership'),
-    pprof: port('pprof'),
-    metrics: port('metrics'),
-    postgres: port('postgres'),
-  };
+  const ports = temporalServerPortNames.map((name, index) => [name, chosen[index]]);
+  return Object.fromEntries(ports) as TemporalServerPorts;
 }
 
 /** Runs the script that docker-compose.yml runs. */

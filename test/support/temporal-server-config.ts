@@ -1,34 +1,11 @@
-/** The ports of one Temporal server process with all roles on 127.0.0.1. */
-export interface TemporalServerPorts {
-  frontend: number;
-  frontendMembership: number;
-  frontendHttp: number;
-  matching: number;
-  matchingMembership: number;
-  history: number;
-  historyMembership: number;
-  worker: number;
-  workerMembership: number;
-  pprof: number;
-  metrics: number;
-  postgres: number;
-}
-
 /** The names of {@link TemporalServerPorts}, in the order in which ports are assigned. */
 export const temporalServerPortNames = [
-  'frontend',
-  'frontendMembership',
-  'frontendHttp',
-  'matching',
-  'matchingMembership',
-  'history',
-  'historyMembership',
-  'worker',
-  'workerMembership',
-  'pprof',
-  'metrics',
-  'postgres',
-] as const satisfies readonly (keyof TemporalServerPorts)[];
+  ...(['frontend', 'frontendMembership', 'frontendHttp', 'matching', 'matchingMembership', 'history'] as const),
+  ...(['historyMembership', 'worker', 'workerMembership', 'pprof', 'metrics', 'postgres'] as const),
+];
+
+/** The ports of one Temporal server process with all roles on 127.0.0.1. */
+export type TemporalServerPorts = Record<(typeof temporalServerPortNames)[number], number>;
 
 const HOST = '127.0.0.1';
 
@@ -43,23 +20,12 @@ const WRITES = ['CreateWorkflowExecution', 'UpdateWorkflowExecution', 'AppendHis
  */
 export function temporalServerConfig(
   ports: TemporalServerPorts,
-  options: {
-    dynamicConfigPath: string;
-    faults: number;
-    logLevel: string;
-    historyShards: number;
-  },
+  options: { dynamicConfigPath: string; faults: number; logLevel: string; historyShards: number },
 ): unknown {
   const sql = (databaseName: string, maxConns: number) => ({
-    pluginName: 'postgres12',
-    databaseName,
-    connectAddr: `${HOST}:${ports.postgres}`,
-    connectProtocol: 'tcp',
-    user: 'temporal',
-    password: 'temporal',
-    maxConns,
-    maxIdleConns: maxConns,
-    maxConnLifetime: '1h',
+    ...{ pluginName: 'postgres12', databaseName, user: 'temporal', password: 'temporal' },
+    ...{ connectAddr: `${HOST}:${ports.postgres}`, connectProtocol: 'tcp' },
+    ...{ maxConns, maxIdleConns: maxConns, maxConnLifetime: '1h' },
   });
   const rpc = (grpcPort: number, membershipPort: number) => ({ grpcPort, membershipPort, bindOnLocalHost: true });
   const noArchival = { state: 'disabled', enableRead: false };
@@ -91,10 +57,8 @@ export function temporalServerConfig(
       worker: { rpc: rpc(ports.worker, ports.workerMembership) },
     },
     clusterMetadata: {
-      enableGlobalNamespace: false,
-      failoverVersionIncrement: 10,
-      masterClusterName: 'active',
-      currentClusterName: 'active',
+      ...{ enableGlobalNamespace: false, failoverVersionIncrement: 10 },
+      ...{ masterClusterName: 'active', currentClusterName: 'active' },
       clusterInformation: {
         active: {
           enabled: true,

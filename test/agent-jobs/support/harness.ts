@@ -3,6 +3,7 @@ import {
   createAgentJobsClient,
   type AgentJobsClient,
   type AgentJobsClientOptions,
+  type ApiKeys,
   type SendMessageOutcome,
 } from '../../../src/agent-jobs/index.js';
 import { startPeer, tlsFile, type Peer, type PeerConnection, type PeerScript } from './peer.js';
@@ -27,7 +28,7 @@ export async function usePeer(script?: PeerScript): Promise<Peer> {
 
 /** A client that is closed when the test ends. It trusts the certificate authority of the tests. */
 export function useClient(baseUrl: string, options: Partial<AgentJobsClientOptions> = {}): AgentJobsClient {
-  const keys = { forProject: () => Promise.resolve(API_KEY) };
+  const keys: ApiKeys = { forProject: () => Promise.resolve(API_KEY) };
   const timeouts = { getTimeoutMs: 5_000, sendTimeoutMs: 5_000 };
   const client = createAgentJobsClient({ baseUrl, keys, ...timeouts, ca: tlsFile('ca.pem'), ...options });
   onTestFinished(() => client.close());

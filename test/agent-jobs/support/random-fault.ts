@@ -55,89 +55,58 @@ const repeat = (every: number, text: string) => (socket: net.Socket) => {
   socket.once('close', () => clearInterval(drip));
 };
 
-/** Invalid answers, and answers that break off. `status` is that of the final status line, if there is one. */
-const brokenAnswers: readonly Named<{ status?: number; write: Ending }>[] = [
-  ['half a status line', { write: ({ socket }) => socket.end('HTTP/1.1 20') }],
-  ['half the headers', { write: ({ socket }) => socket.end('HTTP/1.1 200 OK\r\nconte') }],
-  ['headers without an end', { write: ({ socket }) => socket.write('HTTP/1.1 200 OK\r\na: b\r\n') }],
-  ['garbage', { write: ({ socket }) => socket.end('\u0000\u0001 garbage\r\n\r\n\u00ff') }],
-  ['another protocol', { write: ({ socket }) => socket.end('SSH-2.0-OpenSSH_9.6\r\n') }],
-  ['a header without a name', { write: ({ socket }) => socket.end('HTTP/1.1 200 OK\r\n: x\r\n\r\n') }],
-  ['headers of 70 KB', { write: ({ socket }) => socket.end(answer(200, JOB, { 'x-long': 'x'.repeat(70_000) })) }],
-  ['100 and the end', { write: ({ socket }) => socket.end('HTTP/1.1 100 Continue\r\n\r\n') }],
-  ['103 and silence', { write: ({ socket }) => socket.write('HTTP/1.1 103 Early Hints\r\n\r\n') }],
-  ['101', { write: ({ socket }) => socket.end('HTTP/1.1 101 Switching\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n') }],
-  [
-    'headers in drips',
-    {
-      write: ({ socket }) => {
-        socket.write('HTTP/1.1 200 OK\r\nx: ');
-        repeat(10, 'x')(socket);
-      },
-    },
-  ],
-  ['half a body and the end', { status: 200, write: ({ socket }) => socket.end(answer(200, '{', long)) }],
-  ['half a body and silence', { status: 200, write: ({ socket }) => socket.write(answer(200, '{', long)) }],
-  [
-    'half a body and a reset',
-    {
-      status: 200,
-      write: (connection) =>
-        connection.socket.write(answer(200, '{', long), () => setImmediate(() => reset(connection))),
-    },
-  ],
-  [
-    'a body in drips',
-    {
-      status: 200,
-      write: ({ socket }) => {
-        socket.write(answer(200, '{', long));
-        repeat(10, ' ')(socket);
-      },
-    },
-  ],
-  ['a chunk that breaks off', { status: 200, write: ({ socket }) => socket.end(`${chunkedHead}20\r\n{"id":`) }],
-  ['no last chunk', { status: 200, write: ({ socket }) => socket.end(`${chunkedHead}2\r\n{}\r\n`) }],
-  ['a chunk of a nonsensical size', { status: 200, write: ({ socket }) => socket.end(`${chunkedHead}zz\r\n{}\r\n`) }],
-  [
-    'two lengths that differ',
-    {
-      status: 200,
-      write: ({ socket }) => socket.end('HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 9\r\n\r\n{}'),
-    },
-  ],
-  [
-    'a length and chunks',
-    {
-      status: 200,
-      write: ({ socket }) =>
-        socket.end('HTTP/1.1 200 OK\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n'),
-    },
-  ],
-  [
-    'a negative length',
-    { status: 200, write: ({ socket }) => socket.end(answer(200, '{}', { 'content-length': '-2' })) },
-  ],
-  [
-    'more than its length',
-    { status: 200, write: ({ socket }) => socket.end(answer(200, '{}xxxxx', { 'content-length': '2' })) },
-  ],
-  ['two answers', { status: 200, write: ({ socket }) => socket.end(answer(200, JOB) + answer(500, {})) }],
-  [
-    'an answer and a reset',
-    { status: 200, write: (connection) => connection.socket.write(answer(200, JOB), () => reset(connection)) },
-  ],
-  [
-    'a refusal and a reset',
-    { status: 400, write: (connection) => connection.socket.write(answer(400, JOB), () => reset(connection)) },
-  ],
-  [
-    'a body too long to be read',
-    { status: 200, write: ({ socket }) => socket.end(answer(200, { id: 'x'.repeat(200_000) })) },
-  ],
-];
 const long = { 'content-length': '50' };
 const chunkedHead = 'HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n';
+const withLengths = (lengths: string) => `HTTP/1.1 200 OK\r\n${lengths}\r\n\r\n`;
+type Broken = { status?: number; write: Ending };
+const ends = (bytes: string, status?: number): Broken => ({
+  ...(status !== undefined && { status }),
+  write: ({ socket }) => socket.end(bytes),
+});
+const keeps = (bytes: string, drip = '', status?: number): Broken => ({
+  ...(status !== undefined && { status }),
+  write: ({ socket }) => {
+    socket.write(bytes);
+    if (drip !== '') repeat(10, drip)(socket);
+  },
+});
+const resets = (bytes: string, status: number, act = (connection: PeerConnection) => reset(connection)): Broken => ({
+  status,
+  write: (connection) => connection.socket.write(bytes, () => act(connection)),
+});
+
+/** Invalid answers, and answers that break off. `status` is that of the final status line, if there is one. */
+const brokenAnswers: readonly Named<Broken>[] = [
+  ['half a status line', ends('HTTP/1.1 20')],
+  ['half the headers', ends('HTTP/1.1 200 OK\r\nconte')],
+  ['headers without an end', keeps('HTTP/1.1 200 OK\r\na: b\r\n')],
+  ['garbage', ends('\u0000\u0001 garbage\r\n\r\n\u00ff')],
+  ['another protocol', ends('SSH-2.0-OpenSSH_9.6\r\n')],
+  ['a header without a name', ends('HTTP/1.1 200 OK\r\n: x\r\n\r\n')],
+  ['headers of 70 KB', ends(answer(200, JOB, { 'x-long': 'x'.repeat(70_000) }))],
+  ['100 and the end', ends('HTTP/1.1 100 Continue\r\n\r\n')],
+  ['103 and silence', keeps('HTTP/1.1 103 Early Hints\r\n\r\n')],
+  ['101', ends('HTTP/1.1 101 Switching\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n')],
+  ['headers in drips', keeps('HTTP/1.1 200 OK\r\nx: ', 'x')],
+  ['half a body and the end', ends(answer(200, '{', long), 200)],
+  ['half a body and silence', keeps(answer(200, '{', long), '', 200)],
+  ['half a body and a reset', resets(answer(200, '{', long), 200, (each) => setImmediate(() => reset(each)))],
+  ['a body in drips', keeps(answer(200, '{', long), ' ', 200)],
+  ['a chunk that breaks off', ends(`${chunkedHead}20\r\n{"id":`, 200)],
+  ['no last chunk', ends(`${chunkedHead}2\r\n{}\r\n`, 200)],
+  ['a chunk of a nonsensical size', ends(`${chunkedHead}zz\r\n{}\r\n`, 200)],
+  ['two lengths that differ', ends(`${withLengths('content-length: 2\r\ncontent-length: 9')}{}`, 200)],
+  [
+    'a length and chunks',
+    ends(`${withLengths('content-length: 2\r\ntransfer-encoding: chunked')}2\r\n{}\r\n0\r\n\r\n`, 200),
+  ],
+  ['a negative length', ends(answer(200, '{}', { 'content-length': '-2' }), 200)],
+  ['more than its length', ends(answer(200, '{}xxxxx', { 'content-length': '2' }), 200)],
+  ['two answers', ends(answer(200, JOB) + answer(500, {}), 200)],
+  ['an answer and a reset', resets(answer(200, JOB), 200)],
+  ['a refusal and a reset', resets(answer(400, JOB), 400)],
+  ['a body too long to be read', ends(answer(200, { id: 'x'.repeat(200_000) }), 200)],
+];
 
 const statuses = [
   200, 200, 200, 201, 202, 204, 226, 299, 300, 301, 302, 303, 304, 307, 308, 400, 401, 402, 403, 404, 405, 408, 409,
