@@ -7,7 +7,7 @@ import { SearchAttribute, WorkflowType } from '../../src/contract/index.js';
 import type { NewJob } from '../../src/simulator/index.js';
 import { eventually } from '../support/eventually.js';
 import { failureOf } from '../support/failure-of.js';
-import { Project, reaches, useStack } from '../support/project.js';
+import { type Project, reaches, useStack } from '../support/project.js';
 import { schemaCheck } from '../support/schema-check.js';
 import { FAST } from '../support/stack.js';
 

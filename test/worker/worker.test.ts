@@ -207,7 +207,9 @@ test(
     const worker = await start();
     await worker.ready;
     const followUp = client.workflow.getHandle((await followUps.start(input)).workflowId);
-    onTestFinished(async () => void (await Promise.all([followUp.terminate(), budget.terminate()])));
+    onTestFinished(async () => {
+    await Promise.all([followUp.terminate(), budget.terminate()]);
+  });
     await eventually('the budget is asked', async () => {
       const { raw } = await followUp.describe();
       return (raw.pendingActivities ?? []).some(({ lastStartedTime }) => lastStartedTime);
