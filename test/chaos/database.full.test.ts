@@ -7,7 +7,7 @@ import { type PostgresRig, type PostgresRigOptions, startPostgresRig } from '../
 import { describeWith, findMissing } from '../support/requirements.js';
 
 const missing = await findMissing(['postgres', 'temporal-server', 'oldest-temporal-server']);
-const TIMEOUT_MS = 900_000;
+const TIMEOUT_MS = 1_800_000;
 const AWAY_MS = 2_000;
 
 /** Plays outages on a Temporal server on PostgreSQL. Returns what happened how often. */

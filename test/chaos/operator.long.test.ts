@@ -5,4 +5,4 @@ test('an operator who presses buttons, also in the middle of sends, repeats noth
   const { violations, counts } = await operator({ seed: 1, scale: 1, address: inject('temporalAddress') });
   expect(violations).toEqual([]);
   expect(counts).toMatchObject({ stopped: 10 });
-}, 600_000);
+}, 1_800_000);

@@ -1,14 +1,14 @@
-/** Runs one benchmark: `npm run bench -- NAME [options]`. docs/explanation/benchmarks.md says what each shows. */
+/** Runs one benchmark: `npm run bench -- NAME [options]`. Each compares with a baseline of the same run. */
 const USAGE = `npm run bench -- NAME [options]
-  budget     how much of a budget is used under load, and whether it holds
-  size       memory and CPU of follow-ups in flight
-  start      how long the command line takes to start
-  compare    follow-ups beside a naive and a bare workflow
-Each has --help.`;
+  budget     whether a budget holds under load, and how much of it is used
+  size       memory and CPU of follow-ups in flight, beside the least that Temporal needs
+  start      how long the command line takes to start, beside node -e 0
+Each has --help. docs/explanation/benchmarks.md says what each shows.`;
 
 const [name = ''] = process.argv.splice(2, 1);
-if (['budget', 'size', 'start', 'compare'].includes(name)) await import(`./${name}.js`);
+if (['budget', 'size', 'start'].includes(name)) await import(`./${name}.js`);
 else {
-  process.stderr.write(`${USAGE}\n`);
-  process.exitCode = name === '--help' ? 0 : 2;
+  const isHelp = ['--help', '-h'].includes(name);
+  (isHelp ? process.stdout : process.stderr).write(`${USAGE}\n`);
+  process.exitCode = isHelp ? 0 : 2;
 }

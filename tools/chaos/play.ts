@@ -99,7 +99,7 @@ export async function play(
       for (const { unclean } of workers) if (unclean) found.push({ kind: 'unclean', subject: id, detail: unclean });
       if (found.length > 0) for (const { log } of workers) say?.(log);
       violations.push(...found);
-      for (const { ending } of records) count(`delivered: ${ending?.delivered}`);
+      for (const what of records.flatMap(({ ending }) => ['followUps', `delivered: ${ending?.delivered}`])) count(what);
     }
     return { counts, violations };
   } finally {

@@ -8,7 +8,7 @@ import { readSends, whereItStands } from './endings.js';
 import { type FaultPlan, SEND_START_TO_CLOSE_MS, WorkerProcess } from './worker-process.js';
 
 /** From the last fault to the end of all work on a busy machine: the send, the retries and the slots. */
-export const RECOVERY_MS = SEND_START_TO_CLOSE_MS + 300_000;
+export const RECOVERY_MS = SEND_START_TO_CLOSE_MS + 900_000;
 
 const FAST = { poll: { initialInterval: '200ms', maxInterval: '2s' }, settleTime: '3s', prLinkGrace: '0s' };
 /** Some jobs show that a message was delivered, and some never do. */

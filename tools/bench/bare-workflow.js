@@ -1,7 +1,5 @@
 import { proxyActivities } from '@temporalio/workflow';
 
-export { collectGarbage } from './collect-garbage-workflow.js';
-
 const { sendMessage } = proxyActivities({ startToCloseTimeout: '30s', retry: { maximumAttempts: 1 } });
 const { watchJob } = proxyActivities({ startToCloseTimeout: '1d', heartbeatTimeout: '75s' });
 
