@@ -18,11 +18,11 @@ import { type CliIo, ExitCode, UsageError } from './cli.js';
 import { type ByteSource, openSource, type PromptSource, readPrompt, toLimits, toSettings } from './options.js';
 import { counted } from './text.js';
 
-/** The options of `follow-up batch run` that decide what is sent. */
+/** Options of `follow-up batch run` for its input. */
 export interface BatchInputOptions extends PromptSource {
   id: string;
   allowDuplicates?: boolean;
-  /** The short form: a file with one job id per line, for one project and one prompt. */
+  /** A file with one job id per line, for one project and one prompt. */
   jobs?: string;
   project?: string;
 }
@@ -30,7 +30,7 @@ export interface BatchInputOptions extends PromptSource {
 /**
  * Reads and checks all input of a batch.
  *
- * @throws InvalidInputError naming every bad option; BadLinesError naming every bad line; UsageError
+ * @throws InvalidInputError naming every invalid option; BadLinesError naming every invalid line; UsageError
  */
 export async function readBatchInput(
   io: CliIo,
@@ -54,11 +54,11 @@ export async function readBatchInput(
   return { input: { ...settings, items: items.map(({ input }) => input) }, lines: items.map(({ line }) => line) };
 }
 
-/** Checks everything but the items. Fields that `common` lacks are in the items, and are checked there. */
+/** Checks everything except the items. Fields that `common` lacks are checked with the items. */
 function checkSettings(options: BatchInputOptions, common: object): Omit<StartBatchInput, 'items'> {
   const { id } = options;
   const [limits, defaults] = [toLimits(options), toSettings(options)];
-  // An item that is otherwise valid shows whether the settings fit together.
+  // A valid item shows whether the settings are consistent.
   const item = { projectId: 'project', jobId: 'job', prompt: 'prompt', ...common, ...defaults };
   const checks = [
     parseInput(z.object({ id: batchIdSchema }), { id }),
@@ -70,24 +70,22 @@ function checkSettings(options: BatchInputOptions, common: object): Omit<StartBa
   return { id, ...limits, ...(Object.keys(defaults).length > 0 && { defaults }) };
 }
 
-/** Settings of {@link readBatchFile}. */
 export interface BatchFileOptions {
-  /** Turns a line into an input, unchecked. Default: the line is the input as JSON. */
+  /** Converts a line to an unchecked input. Default: the line is the input as JSON. */
   toInput?: ((line: string) => unknown) | undefined;
   /** Whether two lines may have the same project, job and prompt. @default false */
   allowDuplicates?: boolean | undefined;
 }
 
-/** The longest prompt with each of its bytes escaped as `\u00XX`, and room for the other fields. */
+/** The longest prompt with each byte escaped as `\u00XX`, and space for the other fields. */
 const MAX_LINE_BYTES = 6 * MAX_PROMPT_BYTES + 65_536;
-/** Bad lines that an error names. */
 const MAX_SHOWN_LINES = 50;
 
 /**
- * Reads the items of a batch, one a line, as they arrive, and checks them all. Blank lines are skipped.
+ * Reads and checks the items of a batch, one per line, as they arrive. Skips blank lines.
  *
- * @returns each item, and its line, from 1
- * @throws BadLinesError naming the bad lines with every bad field; UsageError if it cannot be read or has no items
+ * @returns each item with its line, from 1
+ * @throws BadLinesError naming every invalid line and field; UsageError if the file cannot be read or has no items
  */
 export async function readBatchFile(
   { name, chunks }: ByteSource,
@@ -120,7 +118,7 @@ export async function readBatchFile(
   return items;
 }
 
-/** The item of a line, or what is wrong with it; `undefined` if the line is blank. */
+/** The item of a line, or its issues; `undefined` if the line is blank. */
 function readItem(line: Buffer | undefined, toInput: (text: string) => unknown): Parsed<FollowUpInput> | undefined {
   let input: unknown;
   try {
@@ -150,8 +148,8 @@ function parseLine(text: string): unknown {
 const LINE_FEED = 0x0a;
 
 /**
- * The lines of a text as they arrive, without their line feeds; `undefined` for a line of more than `maxBytes`. Never
- * holds more than one line and one chunk.
+ * The lines of a text as they arrive, without line feeds; `undefined` for a line of more than `maxBytes`. Never holds
+ * more than one line and one chunk.
  */
 async function* readLines(
   chunks: ByteSource['chunks'],
@@ -176,10 +174,10 @@ async function* readLines(
   if (length > 0) yield length > maxBytes ? undefined : Buffer.concat(parts);
 }
 
-/** An invalid line, from 1, and every rule that it breaks. */
+/** An invalid line, from 1, and every broken rule. */
 type BadLine = { line: number; issues: readonly InputIssue[] };
 
-/** Thrown when lines of a file break rules. Nothing was sent. */
+/** Thrown when lines of a file are invalid. Nothing was sent. */
 export class BadLinesError extends Error {
   override readonly name = 'BadLinesError';
   readonly type = 'InvalidInput';
@@ -187,7 +185,7 @@ export class BadLinesError extends Error {
   readonly delivered = 'no';
   readonly issues: readonly (InputIssue & { line: number })[];
 
-  /** @param shown the first of the bad lines */
+  /** @param shown the first invalid lines */
   constructor(
     file: string,
     lineCount: number,

@@ -24,7 +24,7 @@ import { type ProgressText, showRow } from './progress.js';
 import { sayWhenUnattended, withTemporal, withWayOn } from './session.js';
 import { clock, counted, describeTrouble, rowsOf } from './text.js';
 
-/** How many failures and pull requests are listed; `--json` has all. */
+/** Most failures and pull requests in a list; `--json` has all. */
 const SHOWN = 20;
 
 /** `follow-up batch run` */
@@ -86,7 +86,7 @@ export async function retryBatch(
   );
 }
 
-/** Says that a batch was started, and waits for it or prints its id. `data` is added to the JSON document. */
+/** Reports the start of a batch, then waits for it or prints its id. `data` is added to the JSON document. */
 async function showStarted(
   cli: Cli,
   batch: StartedBatch,
@@ -107,7 +107,7 @@ export async function showBatch(cli: Cli, batchId: string, { watch }: { watch?: 
   return withTemporal(cli, async ({ followUps }) => {
     const batch = followUps.batch(batchId);
     if (watch === true) {
-      // A wrong address shows at once; the wait outlasts an outage of minutes.
+      // A wrong address shows at once, while the wait outlasts an outage of minutes.
       await batch.describe();
       return interruptible(cli, (signal) => awaitBatch(cli, batch, signal));
     }
@@ -151,18 +151,18 @@ export async function cancelBatch(cli: Cli, batchId: string): Promise<void> {
   });
 }
 
-/** A live display may change every second; printed as lines, a batch of thousands would fill the log. */
+/** A live display may change every second. Printed as lines, a batch of thousands would fill the log. */
 const LIVE_INTERVAL_MS = 1_000;
 const LINE_INTERVAL_MS = 5_000;
 
-/** Shows the progress of a batch until it ends, also while it is held, then its result. */
+/** Shows the progress of a batch until it ends, even while it is held, then its result. */
 async function awaitBatch({ output }: Cli, batch: BatchHandle, signal: AbortSignal, data = {}): Promise<ExitCode> {
   const { batchId, workflowId } = batch;
   const work = async (report: (progress: ProgressText) => void) => {
     const ended = new AbortController();
     const end = batch.result({ signal }).finally(() => ended.abort());
     while (!ended.signal.aborted) {
-      // The result alone decides how it ended. An answer that arrives after the end is out of date.
+      // Only the result shows how it ended. An answer after the end is outdated.
       const progress = await Promise.race([look(batch), end]);
       if (typeof progress === 'string') report({ headline: progress, timing: '' });
       const intervalMs = isLive(output.stderr) ? LIVE_INTERVAL_MS : LINE_INTERVAL_MS;
@@ -193,7 +193,6 @@ async function look(batch: BatchHandle): Promise<string> {
   }
 }
 
-/** An item in a JSON document. */
 function toRow({ index, projectId, jobId, workflowId, status, prLink, error }: BatchItem) {
   return {
     ...{ index, projectId, jobId, workflowId },
@@ -206,7 +205,6 @@ function toRow({ index, projectId, jobId, workflowId, status, prLink, error }: B
   };
 }
 
-/** Exit code of a batch that has ended. */
 export function exitCodeOfBatch({ failed, errors, cancelled }: FollowUpBatchResult): ExitCode {
   if (errors > 0 || cancelled === true) return ExitCode.followUpFailed;
   return failed > 0 ? ExitCode.jobFailed : ExitCode.ok;
@@ -217,7 +215,7 @@ function isFailure({ status, error }: BatchItem): boolean {
   return status === 'failed' || error !== undefined;
 }
 
-/** Counts of a batch that runs, or of its result. */
+/** Counts of a running batch or of a result. */
 type Counts = Omit<FollowUpBatchResult, 'items' | 'truncated' | 'cancelled'> &
   Partial<Pick<BatchStatus, 'open' | 'waitingForBudget' | 'waitingToStart' | 'sealed'>> & {
     cancelled?: boolean | undefined;
@@ -244,20 +242,20 @@ function countsText(counts: Counts): string {
   return safeLine(texts.length > 0 ? `${done}: ${texts.join(', ')}` : done);
 }
 
-/** Since when and why a batch is held, and both ways on. */
+/** The start and reason of a hold, and both ways to end it. */
 function holdText({ batchId, hold, cutOff }: BatchStatus, now: Date): string {
   if (!hold || cutOff !== undefined) return '';
   const ways = `follow-up batch continue ${batchId}, or follow-up batch cancel ${batchId}`;
   return safeLine(`since ${clock(hold.at, now)}: ${hold.reason}; ${ways}`);
 }
 
-/** Progress of a batch on one line. Clock times are local. */
+/** Describes the progress of a batch on one line, in local time. */
 export function describeBatchProgress(status: BatchStatus, now = new Date()): string {
   const held = holdText(status, now);
   return `${countsText(status)}${held && `, held ${held}`}`;
 }
 
-/** A batch for people; `failures` are the first of its failures. */
+/** Describes a batch. `failures` are its first failures. */
 export function describeBatch(status: BatchStatus, failures: readonly BatchItem[], now = new Date()): string {
   const { batchId, startedAt, lastEndedAt, ended, hold, cutOff, stillRunning } = status;
   const state = cutOff === undefined ? (ended ? 'ended' : hold ? 'held' : 'running') : `${cutOff}, without a result`;
@@ -273,7 +271,7 @@ export function describeBatch(status: BatchStatus, failures: readonly BatchItem[
   return [...lines, ...failureLines(status, failures)].join('\n');
 }
 
-/** A batch that has ended, for people. */
+/** Describes an ended batch. */
 export function describeBatchResult(batchId: string, { items, ...counts }: FollowUpBatchResult): string {
   // A failed job may still show the pull request of an earlier turn.
   const linked = items.flatMap((item) =>
@@ -281,13 +279,13 @@ export function describeBatchResult(batchId: string, { items, ...counts }: Follo
   );
   return [
     `${safeLine(batchId)}: ${countsText(counts)}`,
-    // A long batch has more than its result.
+    // A long batch has more items than its result.
     ...listed(linked, counts.truncated && linked.length > 0 ? Infinity : linked.length, 'pull requests'),
     ...failureLines(counts, items.filter(isFailure)),
   ].join('\n');
 }
 
-/** What `--dry-run` shows. Clock times are local. */
+/** Describes a preview for `--dry-run`, in local time. */
 export function describePreview(preview: BatchPreview, now = new Date()): string {
   const { batchId, total, alreadyStarted, inputDiffers, projects } = preview;
   const before = inputDiffers
@@ -314,7 +312,7 @@ function projectText(project: ProjectPreview, now: Date): string {
   return safeLine(parts.filter(Boolean).join(', '));
 }
 
-/** The workflow id is what other commands accept, and identifies the item. */
+/** Other commands accept the workflow id, which also identifies the item. */
 function failureLines({ failed, errors }: Pick<Counts, 'failed' | 'errors'>, failures: readonly BatchItem[]): string[] {
   const lines = failures.map(({ workflowId, error }) => {
     const reason = error ? `${error.type}: ${error.message} (delivered: ${error.delivered})` : 'the agent job failed';

@@ -42,7 +42,7 @@ export async function listBudgets({ env, output }: Cli): Promise<void> {
   );
 }
 
-/** Without the lists: there may be a thousand projects, one line each. */
+/** Without the lists, because there may be a thousand projects. */
 function toDocument({ projectId, workflowId, status, statusUnavailable }: ListedBudget): object {
   if (!status) {
     return { projectId, workflowId, ...(statusUnavailable === undefined ? { state: 'idle' } : { statusUnavailable }) };
@@ -72,8 +72,8 @@ export async function showBudget(cli: Cli, projectId: string, { watch }: { watch
 }
 
 /**
- * Shows the updates of a budget until they end: redrawn in place on a terminal, otherwise a line whenever something
- * changes; with `--json` one document per change.
+ * Shows the updates of a budget until they end: redrawn in place on a terminal, otherwise one line per change; with
+ * `--json` one document per change.
  */
 async function watchBudget(output: Output, projectId: string, updates: AsyncIterable<BudgetUpdate>): Promise<void> {
   const { json, stdout } = output;
@@ -117,12 +117,12 @@ export const pauseBudget = order<PauseInput>((budget, { for: duration, note }) =
 
 /** `follow-up budget resume` */
 export const resumeBudget = order(async (budget, _options, projectId) => {
-  // The library would start one, also for a project id with a typing error.
+  // The library would start one, even for a mistyped project id.
   if ((await budget.state()) === 'none') throw new RefusedError('BudgetNotFound', projectId);
   return budget.resume();
 });
 
-/** A command that changes a budget. Its options are checked by the library. */
+/** A command that changes a budget. The library checks its options. */
 function order<Options>(give: (budget: BudgetHandle, options: Options, projectId: string) => Promise<BudgetStatus>) {
   return async ({ env, output }: Cli, projectId: string, options: Options): Promise<void> => {
     await withTemporal({ env, output }, async ({ followUps }) => {
@@ -139,7 +139,7 @@ export async function takeSlots(
   { count = 1, key = randomUUID() }: { count?: unknown; key?: string },
 ): Promise<ExitCode> {
   const take = InvalidInputError.check(takeInputSchema, { count, key });
-  // If there is no answer, the same key makes another try safe.
+  // Without an answer, the same key makes a retry safe.
   output.note(`key ${key}`);
   return withTemporal({ env, output }, async ({ followUps }) => {
     const answer = await followUps.budget(projectId).take(take);
@@ -162,7 +162,7 @@ export async function restoreBudget(
   await withTemporal({ env, output }, async ({ followUps }) => {
     const budget = followUps.budget(projectId);
     const restored = await budget.restore(defined({ assumeFull }));
-    // If no worker answers yet, the restore has still succeeded.
+    // The restore has succeeded even if no worker answers yet.
     const standing = summariseBudgetUpdate(projectId, await budget.look());
     output.data(restored, `${describeRestored(restored)}\n${standing}`);
   });
@@ -177,23 +177,23 @@ function describeRestored({ projectId, settings, stopped }: RestoredBudget): str
   ].join('\n');
 }
 
-/** A budget for people, as the Temporal UI shows it. Clock times are local. */
+/** Describes a budget as the Temporal UI does, in local time. */
 export function describeBudget(status: BudgetStatus, now = new Date()): string {
   return plainLines(describe(status, now.getTime(), (at) => clock(at, now))).join('\n');
 }
 
-/** Whether a budget sends, on one line. Clock times are local. */
+/** Describes the state of a budget on one line, in local time. */
 export function describeState(status: BudgetStatus): string {
   return plainLines(describeBudgetState(status, clock)).join(' ');
 }
 
-/** An update of a watched budget, in full. */
+/** Describes an update of a watched budget in full. */
 export function describeBudgetUpdate(projectId: string, update: BudgetUpdate, now = new Date()): string {
   const { status } = update;
   return [...warningsOf(projectId, update), ...(status ? [describeBudget(status, now)] : [])].join('\n');
 }
 
-/** An update of a watched budget, in one line that stays the same while nothing notable changes. */
+/** Describes an update of a watched budget on one line that stays the same without a notable change. */
 export function summariseBudgetUpdate(projectId: string, update: BudgetUpdate): string {
   const { status } = update;
   return [...warningsOf(projectId, update), ...(status ? [summarise(status)] : [])].join(', ');
@@ -213,7 +213,7 @@ function summarise(status: BudgetStatus): string {
     .join(', ');
 }
 
-/** That a budget is stopped, and why its status is missing or out of date. */
+/** Warnings that a budget is stopped, or its status missing or outdated. */
 function warningsOf(projectId: string, { state, status, statusUnavailable }: BudgetUpdate): string[] {
   const silence = statusUnavailable && `no answer: ${safeLine(statusUnavailable)}${status ? '; last known:' : ''}`;
   const none = `project ${projectId} has no budget yet: it gets one with its first follow-up; 0 slots used`;

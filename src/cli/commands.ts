@@ -10,15 +10,15 @@ import {
 } from '../contract/choices.js';
 import { type Cli, ExitCode } from './cli.js';
 
-/** A command, called with its arguments as parsed by commander. No exit code means `ok`. */
+/** A command, called with the arguments as commander parses them. Without a returned exit code, it is `ok`. */
 type Run = (cli: Cli, ...args: never[]) => Promise<ExitCode | void>;
 
 /**
- * Adds all commands. The code of a command is imported when it runs: help and bad options do not wait for it, nor for
- * any schema.
+ * Adds all commands. A command's code is imported when it runs, so that help and invalid options wait for neither it
+ * nor any schema.
  */
 export function addCommands(program: Command, cli: Cli): void {
-  /** Returns what adds the commands whose code is in a module: name and arguments, example, and function. */
+  /** Returns a function that adds the commands of a module: name and arguments, example, and function. */
   const adder =
     <Code>(parent: Command, load: () => Promise<Code>) =>
     (words: string, example: string, choose: (code: Code) => Run): Command => {
@@ -225,7 +225,7 @@ FILE has one follow-up as JSON per line, as for "follow-up batch run", or is one
 JSON document: {"items": […]} or {"projectId": …, "prompt": …, "jobIds": […]}.
 You cannot change a schedule: delete it and create it again.`;
 
-/** The commands that take the name of a schedule. */
+/** Commands for one schedule. */
 const scheduleOrders = {
   describe: 'show the times and policies of a schedule, its next firings and its latest 10',
   pause: 'stop firing until resumed; a running batch continues',
@@ -234,7 +234,7 @@ const scheduleOrders = {
   delete: 'delete a schedule; running batches continue',
 };
 
-/** What the arguments of several commands are. */
+/** Descriptions of common arguments. */
 const ARGUMENTS: Record<string, string> = {
   project: 'project id',
   job: 'job id',
@@ -245,8 +245,8 @@ const ARGUMENTS: Record<string, string> = {
 };
 
 /**
- * Gives every command `--json`, and its arguments their descriptions. Digits become numbers; any other text stays, to be
- * checked with all other fields.
+ * Adds `--json` to every command, and descriptions to its arguments. Digits become numbers; other text is checked later
+ * with all other fields.
  */
 function finish(command: Command): void {
   command.commands.forEach(finish);
@@ -259,8 +259,8 @@ function finish(command: Command): void {
 }
 
 /**
- * An option with known values, for the help and for completion. Commander does not check them: they are checked with
- * all other fields, so that one message names every bad field.
+ * An option with known values, for help and completion. Commander does not check them: they are checked with all other
+ * fields, so that one message names every invalid field.
  */
 function choice(flags: string, description: string, values: readonly string[]): Option {
   const option = new Option(flags, description);
@@ -274,7 +274,7 @@ function addPromptOptions(command: Command): Command {
     .option('-f, --prompt-file <file>', 'file with the message; - reads it from stdin');
 }
 
-/** An option for every field of a follow-up's input except ids and prompt. */
+/** Adds an option for every field of a follow-up's input except ids and prompt. */
 function addSettingOptions(command: Command, defaultLane: (typeof lanes)[number]): Command {
   const unknown = 'what to do if nobody can tell whether the message was delivered (default: fail)';
   const active = 'what to do if the job works on another message (default: wait)';
@@ -292,7 +292,7 @@ function addSettingOptions(command: Command, defaultLane: (typeof lanes)[number]
     .option('--budget-wait-timeout <duration>', 'longest wait before the send (default: 7d)');
 }
 
-/** The options that limit what a batch sends. */
+/** Adds the options that limit a batch. */
 function addLimitOptions(command: Command): Command {
   return command
     .option('--max-open <n>', 'maximum number of open follow-ups (default: 50)')

@@ -1,16 +1,16 @@
 import type { Command } from 'commander';
 
-/** What can follow the words of a command. */
+/** Words that can follow a command. */
 interface Place {
-  /** Its names, such as `batch run`; empty for the program. */
+  /** Names such as `batch run`; empty for the program. */
   path: string;
   words: { word: string; description: string }[];
   options: { flag: string; description: string; choices: readonly string[] }[];
 }
 
 /**
- * A script for a shell that completes commands, options and their values, and file names where nothing else fits. It
- * lists them all: pressing Tab starts no process.
+ * Creates a shell script that completes commands, options and their values, and otherwise file names. It contains all
+ * of them, so that Tab starts no process.
  */
 export function completionScript(program: Command, shell: string): string {
   const places = placesOf(program);
@@ -34,14 +34,14 @@ function placesOf(command: Command, path: readonly string[] = []): Place[] {
   return [place, ...command.commands.flatMap((each) => placesOf(each, [...path, each.name()]))];
 }
 
-/** Names of the commands that have commands. */
+/** Commands with subcommands. */
 function groupsOf(places: readonly Place[]): string[] {
   return [...new Set(places.flatMap(({ path }) => (path.includes(' ') ? (path.split(' ')[0] ?? '') : [])))];
 }
 
-/** zsh runs it with its own support for completions of bash. */
+/** Also for zsh, which supports bash completions. */
 function bashScript(places: readonly Place[], isZsh: boolean): string {
-  // A group of commands comes after its commands, whose names begin with its own.
+  // A group comes after its commands, whose names begin with its own.
   const cases = places
     .toReversed()
     .flatMap(({ path, words, options }) => [
@@ -71,7 +71,7 @@ function fishScript(places: readonly Place[]): string {
   const quote = (text: string) => `'${text.replace(/['\\]/g, '\\$&')}'`;
   const lines = places.flatMap(({ path, words, options }) => {
     const isSeen = (names: string) => `__fish_seen_subcommand_from ${names}`;
-    // A command of a group may have the name of another command.
+    // A command of a group may share its name with another command.
     const isOfNone = path.includes(' ') || groups.includes(path) ? [] : [`not ${isSeen(groups.join(' '))}`];
     const seen = [...path.split(' ').map(isSeen), ...isOfNone];
     const when = `complete -c follow-up -n ${quote(path === '' ? '__fish_use_subcommand' : seen.join('; and '))}`;

@@ -26,7 +26,7 @@ interface DevOptions {
 /** The running parts of `follow-up dev`. */
 type DevStack = Awaited<ReturnType<typeof startStack>>;
 
-/** Stop the parts that were started, in the order of their start. */
+/** Functions that stop the started parts, in the order of their start. */
 type Closers = (() => Promise<unknown>)[];
 
 /** `follow-up dev` */
@@ -55,7 +55,7 @@ export async function runDev(cli: Cli, options: DevOptions): Promise<ExitCode> {
       if (followUps.some(({ error }) => error)) return ExitCode.followUpFailed;
       return followUps.some(({ result }) => result?.status === 'failed') ? ExitCode.jobFailed : ExitCode.ok;
     } catch (error) {
-      // An interrupted part fails with an error of its own.
+      // An interrupted part fails with its own error.
       throw signal.aborted ? signal.reason : error;
     } finally {
       for (const close of closers.reverse()) await close().catch((error: unknown) => cli.output.note(String(error)));
@@ -63,7 +63,7 @@ export async function runDev(cli: Cli, options: DevOptions): Promise<ExitCode> {
   });
 }
 
-/** Shows the progress of the start, and what other terminals need to find Temporal. */
+/** Shows the progress of the start, and how other terminals find Temporal. */
 async function showStart({ output }: Cli, start: (say: OnProgress) => Promise<DevStack>): Promise<DevStack> {
   const stack = await showRow(output, {
     label: 'stack',
@@ -81,13 +81,13 @@ async function showStart({ output }: Cli, start: (say: OnProgress) => Promise<De
   return stack;
 }
 
-/** How long the simulated agent works on a message: long enough to be visible. */
+/** Long enough to be visible. */
 const SIMULATED_TURN = { minMs: 1_000, maxMs: 2_500 };
 
 /**
  * Starts Temporal unless one is configured, the simulated service unless a real one is configured, and a worker.
  *
- * @param closers receives one for each part
+ * @param closers receives a function for each started part
  */
 async function startStack(
   cli: Cli,
@@ -97,7 +97,7 @@ async function startStack(
   signal: AbortSignal,
 ) {
   let { env } = cli;
-  // They load while Temporal starts.
+  // Loaded while Temporal starts.
   const modules = Promise.all([import('../worker.js'), import('../logging.js'), cli.bundled]);
   modules.catch(() => undefined);
   let server: DevServer | undefined;
@@ -107,7 +107,7 @@ async function startStack(
       ({ name, type }) => `--search-attribute=${name}=${TypedSearchAttributes.toMetadataType(type)}`,
     );
     server = await startDevServer({ env, onProgress: say, signal, ui: true, preferUsualPorts: true, args, ...ports });
-    // It keeps everything in memory: a graceful stop would take a second and save nothing.
+    // A graceful stop would take a second and save nothing, because everything is in memory.
     closers.push(server.kill);
     env = { ...without(env, 'TEMPORAL_'), TEMPORAL_ADDRESS: server.address, TEMPORAL_NAMESPACE: 'default' };
   }
@@ -127,12 +127,12 @@ async function startStack(
   const [{ startWorker }, { createLogger, prettyLine }] = await modules;
   signal.throwIfAborted();
   say('starting the worker');
-  // It logs less than a worker of its own, and takes any status port.
+  // It logs less than a separate worker, and uses any status port.
   const FOLLOW_UP_LOG_LEVEL = env['FOLLOW_UP_LOG_LEVEL'] ?? 'error';
   const config = loadConfig({ ...env, FOLLOW_UP_LOG_LEVEL }, cli.output.stderr.isTTY === true ? 'pretty' : 'json');
   const { status, temporal } = config;
   const isTaken = status && !isSet(env, 'FOLLOW_UP_STATUS_ADDRESS') && !(await isPortFree(status.port, status.host));
-  // Its lines go above the live display.
+  // Log lines go above the live display.
   const write = (line: string) =>
     cli.output.note((config.logging.format === 'json' ? line : prettyLine(line)).trimEnd());
   const logger = createLogger(config.logging, isLive(cli.output.stderr) ? { write } : undefined);
@@ -147,21 +147,21 @@ async function startStack(
   worker.run().catch((error: unknown) => failed.abort(error));
   await Promise.race([worker.ready, worker.run()]);
   return {
-    /** Has the addresses of the started parts. */
+    /** Includes the addresses of the started parts. */
     env,
     address: temporal.address,
     namespace: temporal.namespace,
     /** Missing if the server was not started here. */
     uiUrl: server?.uiUrl,
-    /** Missing if the service is a real one. */
+    /** Missing for a real service. */
     simulatorUrl,
     statusUrl: worker.statusUrl,
-    /** Aborted when a part ends on its own. */
+    /** Aborted when a part ends unexpectedly. */
     failed: failed.signal,
   };
 }
 
-/** Whether a server is configured: by an address, a profile, a file, or a default file with another address. */
+/** Whether a server is configured, by an address, a profile, a file, or a default file with another address. */
 function isTemporalConfigured(env: Environment): boolean {
   const names = ['TEMPORAL_ADDRESS', 'TEMPORAL_PROFILE', 'TEMPORAL_CONFIG_FILE'];
   return names.some((name) => isSet(env, name)) || loadTemporalConfig(env).address !== `localhost:${USUAL_PORTS.port}`;
@@ -179,7 +179,6 @@ const PORT_RULE = 'must be a port from 1 to 65535';
 const portSchema = z.int(PORT_RULE).min(1, PORT_RULE).max(65_535, PORT_RULE).optional();
 const portsSchema = z.object({ port: portSchema, 'ui-port': portSchema });
 
-/** The follow-up that the options describe, if any. */
 function ownFollowUp({ project, job, prompt }: DevOptions): StartInput | undefined {
   if (project === undefined && job === undefined && prompt === undefined) return undefined;
   const { key, followUpInput } = parseStartInput({ projectId: project, jobId: job, prompt });
@@ -194,12 +193,12 @@ function demonstration(): StartInput[] {
     'update-docs': 'Describe the new setting in the README.',
     'add-docstrings': 'Give every public function a docstring.',
   };
-  // The simulated agent needs only seconds.
+  // The simulated agent takes only seconds.
   const poll = { initialInterval: '500ms', maxInterval: '1s' };
   return Object.entries(prompts).map(([jobId, prompt]) => ({ projectId: 'demo', jobId, prompt, poll }));
 }
 
-/** The follow-ups and their outcomes, as `--json` prints them. */
+/** The follow-ups and their outcomes for `--json`. */
 type Outcomes = Awaited<ReturnType<typeof sendAll>>;
 
 async function sendAll(cli: Cli, stack: DevStack, inputs: StartInput[], signal: AbortSignal) {

@@ -10,7 +10,7 @@ import { type Cli, ExitCode } from './cli.js';
 import { clock } from './text.js';
 import { type TemporalSession, withTemporal } from './session.js';
 
-/** One thing that was examined. `subject` is a workflow id, a project or a task queue. A `note` needs no action. */
+/** Result of one check. `subject` is a workflow id, a project or a task queue. A `note` needs no action. */
 interface Check {
   name: string;
   status: 'ok' | 'note' | 'warning' | 'error';
@@ -25,7 +25,7 @@ function checked(name: string, status: Check['status'], message: string, details
   return { name, status, message, ...details };
 }
 
-/** What Temporal shows. `projects` have follow-ups that run or have just ended. */
+/** Results from Temporal. `projects` have follow-ups that run or have just ended. */
 interface Examined {
   checks: Check[];
   projects: string[];
@@ -55,7 +55,7 @@ export async function runDoctor({ env, output }: Cli, options: { project?: strin
   return temporal.isUnreachable ? ExitCode.unreachable : ExitCode.error;
 }
 
-/** A check as one line, plus a line each for since when, why it matters, and how to fix it. */
+/** Describes a check: one line, plus a line each for its start, its importance, and the fix. */
 function describe({ name, status, message, since, why, fix }: Check): string {
   const more = [since && `since ${clock(since)}`, why, fix && `-> ${fix}`].filter((line) => line !== undefined);
   const lines = more.map((line) => `${' '.repeat(28)}${safeLine(line)}`);
@@ -78,10 +78,10 @@ function examineSettings(env: Cli['env'], hasWorkers: boolean): { config?: Worke
   }
 }
 
-/** Read if no project has work or no job is named. */
+/** Used if no project has work or no job is given. */
 const MADE_UP = 'follow-up-doctor';
 
-/** Whether the agent job service accepts the keys of projects with work, at most 50. The jobs need not exist. */
+/** Checks that the agent job service accepts the keys of at most 50 projects with work. The jobs need not exist. */
 async function examineService(
   config: WorkerConfig | undefined,
   { project, job = MADE_UP }: { project?: string; job?: string },
@@ -106,7 +106,7 @@ async function examineService(
   }
 }
 
-/** What a failed read means. That a job does not exist is an answer like any other. */
+/** Interprets a failed read. A missing job is a normal answer. */
 function judgeRead(projectId: string, outcome: GetJobOutcome): Check[] {
   if (outcome.kind !== 'failed') return [];
   const { reason, statusCode } = outcome;
@@ -149,7 +149,7 @@ async function examineTemporal(session: TemporalSession): Promise<Examined> {
   }
 }
 
-/** Asks for what docs/how-to/run-in-production.md does. A development server on this machine may keep less. */
+/** Recommends the same as docs/how-to/run-in-production.md. A local development server may keep less. */
 export function judgeRetention(
   { namespace, address }: Pick<TemporalSession['config'], 'namespace' | 'address'>,
   ms: number,
@@ -162,7 +162,7 @@ export function judgeRetention(
   return checked('namespace', 'warning', message, { why, fix });
 }
 
-/** A worker's poll ends after at most 1 min, and the next one begins at once. */
+/** A worker's poll ends after at most 1 min, and the next one starts at once. */
 const POLLS_WITHIN_MS = 90_000;
 
 function judgeQueue({ taskQueue, type, pollers }: Health['taskQueues'][number]): Check {
@@ -174,7 +174,9 @@ function judgeQueue({ taskQueue, type, pollers }: Health['taskQueues'][number]):
   return checked('workers', 'error', `no worker polls ${subject}`, { subject, why, fix: 'follow-up worker' });
 }
 
-/** What is blocked, and why. Without workers no workflow is queried: each query would wait for its deadline. */
+/**
+ * Finds what is blocked, and why. Queries no workflow without workers, because each query would wait for its deadline.
+ */
 async function examineWork({ followUps }: TemporalSession, health: Health, hasWorkers: boolean) {
   const states = Object.entries(health.followUps).flatMap(([state, count]) => (count > 0 ? `${count} ${state}` : []));
   const message = states.join(', ') || 'none runs';
@@ -194,14 +196,14 @@ async function examineWork({ followUps }: TemporalSession, health: Health, hasWo
   }
   for (const batch of health.batchIds.map((id) => followUps.batch(id)).filter((each) => !isKnown(each.workflowId))) {
     const status = await batch.status().catch(reasonIn);
-    // After one that does not answer, the next would take as long.
+    // After one without an answer, the next would take as long.
     if (typeof status === 'string') return { checks: [...checks, silent(batch.workflowId, status)], projects };
     checks.push(...judgeBatch(status, Date.now()));
   }
   for (const id of health.blocked) {
     const followUp = followUps.handle(id);
     const progress = await followUp.progress().catch(() => undefined);
-    // The other reasons hold up a whole project, and are found above.
+    // The other reasons block a whole project, and are found above.
     if (progress?.waitReason !== 'service') continue;
     const what = `${id} cannot read its job: ${progress.lastError?.message ?? ''}`;
     const details = { subject: id, why: 'its message waits', fix: 'fix the service; it continues by itself' };
@@ -216,7 +218,7 @@ function describeTrouble({ workflowId, what, fix, since }: Omit<Health['troubles
   return checked(name, 'error', `${workflowId} ${what}`, details);
 }
 
-/** None if the budget sends normally. */
+/** Returns no check if the budget sends normally. */
 export function judgeBudget(status: BudgetStatus): Check[] {
   const { projectId, limit, used, paused, waitingTotal, isCounting, learnedLimit } = status;
   if (!paused && limit > 0 && used <= limit && !isCounting && learnedLimit === undefined) return [];
@@ -232,10 +234,10 @@ export function judgeBudget(status: BudgetStatus): Check[] {
   return [checked('budget', fix ? 'warning' : 'note', what, { subject: projectId, since: paused?.since, why, fix })];
 }
 
-/** If no item is added to a batch for this long, the process that hands it over is gone. */
+/** After this time without a new item, the process that adds them is gone. */
 const HAND_OVER_GONE_MS = 600_000;
 
-/** Whether a batch is held, or its hand-over was interrupted. While items are open, more may still come. */
+/** Checks whether a batch is held or incomplete. While items are open, more may still come. */
 export function judgeBatch(status: BatchStatus, nowMs: number): Check[] {
   const { batchId, sealed, ended, total, open, waitingToStart, startedAt, lastEndedAt, hold } = status;
   const since = hold?.at ?? lastEndedAt ?? startedAt;

@@ -2,7 +2,6 @@ import type { Delivered, FailureDetails, InputIssue } from '../contract/index.js
 import { defined } from '../contract/defined.js';
 import { ExitCode } from './cli.js';
 
-/** An error as the command line reports it. */
 export interface ReportedError extends Partial<FailureDetails> {
   type: string;
   message: string;
@@ -10,7 +9,7 @@ export interface ReportedError extends Partial<FailureDetails> {
   badLineCount?: number;
 }
 
-/** What an error may carry for its report. */
+/** Fields of an error for its report. */
 interface Reportable {
   type?: string;
   exitCode?: ExitCode;
@@ -21,11 +20,11 @@ interface Reportable {
   badLineCount?: number;
 }
 
-/** The error and its exit code. An error without a type is reported by its name, with exit code 1. */
+/** The report and the exit code of an error. An error without a type is reported by its name, with exit code 1. */
 export function reportOf(error: unknown): { exitCode: ExitCode; report: ReportedError } {
   if (!(error instanceof Error)) return { exitCode: ExitCode.error, report: { type: 'Error', message: String(error) } };
   const { name, message } = error;
-  // An error of another library may have fields of the same names.
+  // Another library's error may have fields with the same names.
   const known = 'exitCode' in error ? (error as Reportable) : {};
   const { type, exitCode, workflowId, delivered, details, issues, badLineCount } = known;
   return {

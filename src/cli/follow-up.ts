@@ -54,7 +54,7 @@ export async function send(
         throw withWayOn(error, workflowId, `the follow-up continues. To see it, run: follow-up status ${workflowId}`);
       });
       output.data({ workflowId, alreadyStarted, inputDiffers, ...result }, describeResult(workflowId, result));
-      // An archived job counts as success: the message was sent.
+      // An archived job is a success: the message was sent.
       return result.status === 'failed' ? ExitCode.jobFailed : ExitCode.ok;
     }),
   );
@@ -71,7 +71,7 @@ function reportStart({ output }: Cli, { workflowId, key, alreadyStarted, inputDi
   }
 }
 
-/** Shows the progress of a follow-up until it ends. Its work throws what `FollowUpHandle.result` throws. */
+/** Shows the progress of a follow-up until it ends. Throws what `FollowUpHandle.result` throws. */
 export function progressRow(followUp: FollowUpHandle, signal: AbortSignal): ProgressRow<FollowUpResult> {
   return {
     label: followUp.workflowId.split('/').slice(1, 3).join('/'),
@@ -83,9 +83,7 @@ export function progressRow(followUp: FollowUpHandle, signal: AbortSignal): Prog
   };
 }
 
-/**
- * `follow-up status`. If the follow-up does not answer, it shows what Temporal knows, with another exit code.
- */
+/** `follow-up status`. Without an answer of the follow-up, it shows Temporal's own records, with another exit code. */
 export async function showStatus({ env, output }: Cli, workflowId: string): Promise<ExitCode> {
   return withTemporal({ env, output }, async ({ followUps }) => {
     const followUp = followUps.handle(workflowId);
@@ -100,7 +98,7 @@ export async function showStatus({ env, output }: Cli, workflowId: string): Prom
     const trouble = await followUp.trouble();
     const hasNoWorker = trouble?.kind === 'unattended';
     if (hasNoWorker) output.note(`the follow-up ${trouble.what}; run follow-up doctor`);
-    // Without a worker the question would only wait for its deadline.
+    // Without a worker, the query would only wait for its deadline.
     const update = hasNoWorker ? { summary: found, progressUnavailable: `it ${trouble.what}` } : await followUp.look();
     const { summary, ...live } = update;
     const isSent = live.progress?.sentAt !== undefined;
@@ -121,7 +119,7 @@ export async function showStatus({ env, output }: Cli, workflowId: string): Prom
   });
 }
 
-/** Why a follow-up has no result, and whether its message was delivered. */
+/** Describes why a follow-up has no result, and its delivery. */
 function describeEnd({ type, message, delivered }: ReportedError): string {
   return safeLine(`${type}: ${message}${delivered === undefined ? '' : ` (delivered: ${delivered})`}`);
 }
@@ -149,7 +147,7 @@ export async function listFollowUps(
   );
 }
 
-/** A row of the list, with the pull request as its last cell. */
+/** A row of the list; the last cell is the pull request. */
 export function cellsOf(followUp: FollowUpSummary): string[] {
   const { workflowId, jobStatus = '-', prLink = '', startedAt } = followUp;
   return [localTime(startedAt), standingOf(followUp), jobStatus, workflowId, prLink];
@@ -176,7 +174,7 @@ export const resolve = order(
   (workflowId, word) => `${workflowId} now treats its message as ${word}`,
 );
 
-/** A command that asks a follow-up for something. */
+/** A command that sends a request to a follow-up. */
 function order<Word = unknown>(
   give: (followUp: FollowUpHandle, word: Word) => Promise<void>,
   done: (word: Word) => object,
@@ -188,10 +186,9 @@ function order<Word = unknown>(
   };
 }
 
-/** A result for people. */
 function describeResult(workflowId: string, result: FollowUpResult): string {
   const { status, prLink, prLinkChanged, delivery, observedActive, polls, sentAt, finishedAt } = result;
-  // A job may begin and end between two looks. Worth mentioning only if there is no other trace of its work.
+  // A job may start and end between two polls, which matters only without any other trace of its work.
   const isTraceless = !observedActive && !prLinkChanged;
   return rowsOf([
     ['status', status],
@@ -206,13 +203,13 @@ function describeResult(workflowId: string, result: FollowUpResult): string {
   ]).join('\n');
 }
 
-/** The state of a follow-up; Temporal's word if it ended without its own, for example when terminated. */
+/** The state of a follow-up, or Temporal's status if it ended without its own, for example when terminated. */
 function standingOf({ status, state }: FollowUpSummary): string {
   if (status === 'running') return state ?? 'starting';
   return state !== undefined && isEndState(state) ? state : status;
 }
 
-/** An update for people. Clock times are local. */
+/** Describes an update, in local time. */
 export function describeUpdate({ summary, progress, progressUnavailable }: FollowUpUpdate): ProgressText {
   if (progress) return { headline: headlineOf(progress), timing: timingOf(progress) };
   const { state, jobStatus } = summary;
@@ -250,7 +247,7 @@ function timingOf(progress: LiveProgress): string {
   return parts.filter(Boolean).join(', ');
 }
 
-/** What a person can do about a follow-up that does not continue on its own; empty if there is nothing to do. */
+/** The next step for a follow-up that does not continue by itself; empty if there is none. */
 function wayOut(progress: LiveProgress | undefined, workflowId: string): string {
   if (!progress) return '';
   const { state, waitReason } = progress;

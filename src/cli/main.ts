@@ -6,15 +6,14 @@ import { addCommands } from './commands.js';
 import { type ReportedError, reportOf } from './errors.js';
 
 /**
- * Runs the command line.
+ * Runs the command line. Never throws.
  *
  * @param argv the arguments after the program's name
- * @param io its surroundings. Default: this process
  * @param bundled see {@link Cli}
- * @returns the exit code; nothing is thrown
+ * @returns the exit code
  */
 export async function main(argv: readonly string[], io: CliIo = processIo(), bundled?: Promise<void>): Promise<number> {
-  // A guess until the arguments are parsed: commander's own errors come earlier.
+  // Provisional until the arguments are parsed: commander's own errors come earlier.
   const output = new Output(io, argv.includes('--json'));
   const cli: Cli = { io, env: io.env, output, exitCode: ExitCode.ok, bundled };
   surviveBrokenOutput(cli, argv[0] === 'worker' || argv[0] === 'dev');
@@ -26,7 +25,7 @@ export async function main(argv: readonly string[], io: CliIo = processIo(), bun
   } catch (error) {
     if (!(error instanceof CommanderError)) return report(output, error);
     if (error.exitCode === 0) return ExitCode.ok;
-    // Help that is shown because no command was given needs no error message.
+    // Help that is shown without a command needs no error message.
     if (error.code === 'commander.help') return ExitCode.usage;
     const message = error.message.replace(/^error: /, '').replace(/\s*\n\s*/g, ' ');
     const hint = error.code === 'commander.unknownOption' ? '; put -- before an id that starts with -' : '';
@@ -45,10 +44,10 @@ function buildProgram(cli: Cli): Command {
     .configureOutput({
       writeOut: (text) => void stdout.write(text),
       writeErr: (text) => void stderr.write(text),
-      // The catch block reports it once, with its type, and as JSON if wanted.
+      // The catch block reports it once, with its type and, if requested, as JSON.
       outputError: () => undefined,
     })
-    // The longest command leaves 39 of 80 columns, which commander by default would not wrap.
+    // The longest command leaves 39 of 80 columns, which commander does not wrap by default.
     .configureHelp({ minWidthToWrap: 20 })
     .showSuggestionAfterError()
     .addHelpText('after', HELP)
@@ -71,8 +70,10 @@ Exit codes:
   3  the agent job failed`;
 
 /**
- * `follow-up list | head` closes our stdout early; that is no error of ours. What stderr does not take is dropped, and a
- * worker goes on without its stdout, too.
+ * `follow-up list
+ *
+ * head` closes stdout early, which is no error. Output that stderr does not accept is dropped, and a worker also
+ * continues without stdout.
  */
 function surviveBrokenOutput({ io, output }: Cli, isWorker: boolean): void {
   io.stdout.on('error', (error: NodeJS.ErrnoException) => {
@@ -93,9 +94,9 @@ function report(output: Output, error: unknown): ExitCode {
 }
 
 function describe({ type, message, delivered }: ReportedError): string {
-  // A list of settings has one line each.
+  // A list of settings has a line for each.
   const text = message.split('\n').map((line) => (line.startsWith('  ') ? `  ${safeLine(line)}` : safeLine(line)));
-  // Invalid input is never sent, so its delivery goes without saying.
+  // Invalid input is never sent.
   const isToldOf = delivered !== undefined && type !== 'InvalidInput';
   return `${type}: ${text.join('\n')}${isToldOf ? ` (delivered: ${delivered})` : ''}`;
 }

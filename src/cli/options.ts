@@ -7,17 +7,17 @@ import { codeOf } from '../contract/text.js';
 import { decodeUtf8, NotUtf8Error } from '../text-file.js';
 import { type CliIo, UsageError } from './cli.js';
 
-/** The options with these names that were given. */
+/** Picks options by name, if they are set. */
 export function pick(options: object, names: readonly string[]): Record<string, unknown> {
   return Object.fromEntries(Object.entries(options).filter(([name]) => names.includes(name)));
 }
 
-/** The limits of a batch from the options, unchecked. */
+/** The unchecked limits of a batch. */
 export function toLimits(options: object): Record<string, unknown> {
   return pick(options, ['maxOpen', 'canary', 'maxFailures']);
 }
 
-/** The settings of a follow-up from the options, unchecked. */
+/** The unchecked settings of a follow-up. */
 export function toSettings(options: object): Record<string, unknown> {
   const { pollInitialInterval, pollMaxInterval, pollBackoffCoefficient } = options as Record<string, unknown>;
   const poll = defined({
@@ -36,9 +36,9 @@ export interface ByteSource {
 }
 
 /**
- * A file, or stdin for `-`. It is opened when it is read, and a UsageError says if it cannot be read.
+ * A file, or stdin for `-`, which opens when it is read. Throws a UsageError if it cannot be read.
  *
- * @param what begins the error message
+ * @param what start of the error message
  */
 export function openSource(what: string, file: string, io: Pick<CliIo, 'stdin'>): ByteSource {
   const name = file === '-' ? 'stdin' : file;
@@ -56,7 +56,7 @@ export function openSource(what: string, file: string, io: Pick<CliIo, 'stdin'>)
 /**
  * The whole text of a file, or of stdin for `-`.
  *
- * @param what begins the error message
+ * @param what start of the error message
  * @throws InvalidInputError if it is longer than `maxBytes`; UsageError if it cannot be read, or is not UTF-8
  */
 export async function readText(
@@ -90,14 +90,14 @@ export async function readText(
 export interface PromptSource {
   prompt?: string;
   promptFile?: string;
-  /** A lone `-` after the other arguments. */
+  /** A single `-` after the other arguments. */
   dash?: string | undefined;
 }
 
 /**
- * The prompt, unchanged; `undefined` if none was given.
+ * The unchanged prompt, if there is one.
  *
- * @throws UsageError if more than one was given, or it cannot be read
+ * @throws UsageError if there is more than one, or it cannot be read
  */
 export async function readPrompt(
   io: Pick<CliIo, 'stdin'>,

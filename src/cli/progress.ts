@@ -3,11 +3,11 @@ import { maskSecrets } from '../secrets.js';
 import { plainText, safeLine } from '../terminal-text.js';
 import { isLive, type Output } from './cli.js';
 
-/** What a person sees of an update. */
+/** The text of an update. */
 export interface ProgressText {
-  /** State, place in the queue, job status, last error: a change is worth a new line. */
+  /** State, place in the queue, job status, last error: a change deserves a new line. */
   headline: string;
-  /** Times and counts, which change all the time. */
+  /** Times and counts, which change constantly. */
   timing: string;
 }
 
@@ -15,14 +15,15 @@ export interface ProgressText {
 export interface ProgressRow<T> {
   label: string;
   work: (report: (progress: ProgressText) => void) => Promise<T>;
-  /** The row's last line. A row whose work fails shows the error. */
+  /** The row's last line. A failed row shows its error. */
   summarise: (result: T) => string;
 }
 
 /**
- * Runs the work of all rows at once and shows its progress on stderr: live on a terminal, otherwise a line per change.
+ * Runs the work of all rows concurrently and shows its progress on stderr: live on a terminal, otherwise one line per
+ * change.
  *
- * @returns how each ended
+ * @returns the result of each row
  */
 export async function showProgress<T>(
   output: Output,
@@ -55,7 +56,7 @@ export async function showProgress<T>(
   return ended;
 }
 
-/** Shows a single row. Returns or throws what its work does. */
+/** Shows a single row, and returns or throws the result of its work. */
 export async function showRow<T>(output: Output, row: ProgressRow<T>): Promise<T> {
   const [ended] = await showProgress(output, [row]);
   if (ended?.status === 'fulfilled') return ended.value;
@@ -77,10 +78,7 @@ export async function showLive<T>(
   }
 }
 
-/**
- * Returns what draws a frame in place of the one before, in one write, line by line over the old text: so nothing
- * flickers.
- */
+/** Returns a function that draws a frame over the previous one in a single write, line by line, to avoid flicker. */
 function drawOn(output: Output, terminal: NodeJS.WriteStream): (lines: readonly string[]) => void {
   let [shown, height] = ['', 0];
   let latest: readonly string[] = [];
@@ -104,7 +102,7 @@ function drawOn(output: Output, terminal: NodeJS.WriteStream): (lines: readonly 
   return draw;
 }
 
-/** Lines cut to fit a terminal of that size: none wraps, and the last row stays free for the cursor. */
+/** Cuts lines to the size of a terminal: none wraps, and the last row stays free for the cursor. */
 export function fitFrame(lines: readonly string[], columns: number, rows: number): string[] {
   const most = Math.max(1, rows - 1);
   const more = lines.length - most;

@@ -8,10 +8,10 @@ import { pick, readText, toLimits } from './options.js';
 import { withTemporal } from './session.js';
 import { counted, rowsOf } from './text.js';
 
-/** A schedule's batch has at most 256 KiB of JSON; the file may also have spaces and escapes. */
+/** A schedule's batch has at most 256 KiB of JSON; the file may also contain spaces and escapes. */
 const MAX_FILE_BYTES = 4 * 1_048_576;
 
-/** Options that are fields of the schedule, unchecked. */
+/** Options that are fields of the schedule. */
 const SCHEDULE_OPTIONS = 'cron every offset timeZone overlap catchUpWindow limit note paused'.split(' ');
 
 interface CreateOptions {
@@ -59,7 +59,7 @@ export async function listSchedules(cli: Cli): Promise<void> {
   );
 }
 
-/** The commands for one schedule. They print the schedule, or that Temporal has accepted the order. */
+/** Commands for one schedule. They print the schedule or a confirmation. */
 export const orders = {
   describe: order((schedules, name) => schedules.describe(name)),
   pause: order((schedules, name, note) => schedules.pause(name, note), { paused: true }, 'is paused'),
@@ -110,7 +110,7 @@ function timesText({ times: { cron, intervals, timeZone } }: ScheduleDescription
   return [...(cron ? [`cron ${cron}, ${timeZone}`] : []), ...every].join('; ') || 'at times set in Temporal';
 }
 
-/** The next firings, by the clock of the schedule's time zone. */
+/** The next firings in the schedule's time zone. */
 function nextTimes({ nextFirings, times: { timeZone } }: ScheduleDescription): string[] {
   // Swedish dates look like ISO 8601.
   return nextFirings.map((at) => `${new Date(at).toLocaleString('sv-SE', { timeZone })} ${timeZone}`);

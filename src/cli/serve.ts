@@ -8,13 +8,13 @@ import { messageOf } from '../contract/text.js';
 import { decodeUtf8 } from '../text-file.js';
 import { type Cli, ExitCode, interruptible, UsageError } from './cli.js';
 
-/** How long a process whose worker has failed may take to end by itself: Temporal's threads may keep it. */
+/** Time for the process of a failed worker to end by itself: Temporal's threads may keep it alive. */
 const EXIT_WITHIN_MS = 5_000;
 
 /** `follow-up worker` */
 export async function runWorker({ env, io, output, bundled }: Cli): Promise<void> {
   const config = loadConfig(env, output.stderr.isTTY === true ? 'pretty' : 'json');
-  // Stack traces of a worker must point to the sources; for short commands loading the maps would take too long.
+  // A worker's stack traces must point to the sources; for short commands, loading the maps would take too long.
   process.setSourceMapsEnabled(true);
   // The worker's native code takes a second to load, so only commands that need it load it.
   const [{ runUntilSignal, startWorker }, { createLogger }] = await Promise.all([
@@ -27,7 +27,7 @@ export async function runWorker({ env, io, output, bundled }: Cli): Promise<void
     const service = await startWorker({ config, logger, signal });
     const { identity, statusUrl, ready } = service;
     const { taskQueue } = config;
-    // If the worker ends before it is ready, its run reports why.
+    // If the worker ends before it is ready, `run` reports the reason.
     ready.then(
       () => output.data({ identity, taskQueue, statusUrl }, `worker ${identity} takes follow-ups from ${taskQueue}`),
       () => undefined,
@@ -39,7 +39,7 @@ export async function runWorker({ env, io, output, bundled }: Cli): Promise<void
 
 /** `follow-up simulator` */
 export async function runSimulator(cli: Cli, options: unknown): Promise<void> {
-  // A worker has no use for it.
+  // A worker does not need it.
   const { simulatorOptionsSchema, startSimulator } = await import('../simulator/index.js');
   const { host, port, limiter, autoCreate, seed, ledgerFile } = simulatorOptionsSchema.shape;
   const schema = z.object({

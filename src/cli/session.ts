@@ -13,7 +13,6 @@ import { callRetries, WITHOUT_PROXY } from '../temporal/grpc.js';
 import { safeLine } from '../terminal-text.js';
 import { InterruptedError, type Output } from './cli.js';
 
-/** A connection to Temporal, and the clients on it. */
 export interface TemporalSession {
   config: TemporalConfig;
   taskQueue: string;
@@ -23,8 +22,8 @@ export interface TemporalSession {
 }
 
 /**
- * Runs `use` with a connection, and closes it. Nothing is sent before the first call, which has its own deadline.
- * If nothing listens, stderr says so at once, while the call is tried again.
+ * Runs `use` with a connection, and closes it. Nothing is sent before the first call, which has its own deadline. If
+ * nothing listens, stderr shows it at once, while the call is retried.
  *
  * @throws ConfigError
  */
@@ -50,8 +49,8 @@ export async function withTemporal<T>(
 }
 
 /**
- * The SDK's own retries last 20 s with pauses of up to 5 s, past a call's deadline. These end after about 7 s, so
- * that the error tells why the server cannot be reached, and not only that time is up.
+ * The SDK's own retries last 20 s with pauses of up to 5 s, past a call's deadline. These end after about 7 s, so that
+ * the error shows why the server cannot be reached.
  */
 function retryForSeconds() {
   return callRetries({
@@ -60,7 +59,7 @@ function retryForSeconds() {
   });
 }
 
-/** Says once on stderr that the first call was refused, while it is tried again. */
+/** Notes once on stderr that the first call was refused, while it is retried. */
 function sayWhenRefused(config: TemporalConfig, output: Pick<Output, 'note'>): Interceptor {
   const { address } = config;
   let isSettled = false;
@@ -85,15 +84,15 @@ function describeAbsence(address: string, details: string): string {
   return `nothing listens at ${address}; ${isLocal ? 'follow-up dev starts a server' : 'check TEMPORAL_ADDRESS'}`;
 }
 
-/** Says on stderr if no worker polls the task queue, since the follow-up would wait for one. Never rejects. */
+/** Notes on stderr if no worker polls the task queue, because the follow-up would wait for one. Never rejects. */
 export async function sayWhenUnattended({ followUps }: TemporalSession, output: Output): Promise<void> {
   const idle = await followUps.idleTaskQueue().catch(() => undefined);
   if (idle !== undefined) output.note(`no worker polls task queue ${idle}; run follow-up doctor`);
 }
 
 /**
- * Adds what continues without the command, and how to come back to it, to an interruption and to an error because
- * Temporal is away. During a start, Temporal may have taken the message without answering.
+ * Adds to an interruption, or to an error because Temporal is away, what continues without the command and how to
+ * return to it. During a start, Temporal may have accepted the message without answering.
  */
 export function withWayOn(error: unknown, workflowId: string, wayOn: string, isStart = false): unknown {
   const isAway = error instanceof TemporalUnreachableError;

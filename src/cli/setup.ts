@@ -5,7 +5,7 @@ import { withTemporal } from './session.js';
 /** `follow-up setup` */
 export async function setUp({ env, output }: Cli): Promise<void> {
   await withTemporal({ env, output }, async ({ followUps, connection, config: { namespace } }) => {
-    // If the server cannot be reached or has no such namespace, this says so.
+    // Reports an unreachable server or a missing namespace.
     await followUps.budget('any').state();
     const { added } = await ensureSearchAttributes(connection, namespace);
     const done = added.length === 0 ? 'nothing to do, all are there' : `registered ${added.join(', ')}`;

@@ -1,14 +1,14 @@
 import type { WorkflowTrouble } from '../client/index.js';
 import { safeLine } from '../terminal-text.js';
 
-/** Rows of a name and a text, without those whose text is empty. A row without a name continues the one before. */
+/** Formats rows of a name and a text, without empty ones. A row without a name continues the previous one. */
 export function rowsOf(rows: readonly (readonly [name: string, text: string | false | 0 | undefined])[]): string[] {
   const shown = rows.flatMap(([name, text]) => (text ? [[name, text] as const] : []));
   const width = Math.max(...shown.map(([name]) => name.length)) + 2;
   return shown.map(([name, text]) => `${name.padEnd(width)}${text}`);
 }
 
-/** Markdown that is written for the Temporal UI, as lines for a terminal: without its marks and its date. */
+/** Converts Markdown for the Temporal UI to lines for a terminal, without marks and date. */
 export function plainLines(markdown: string): string[] {
   return markdown
     .replace(/\n\n_As of .*_$/, '')
@@ -21,12 +21,12 @@ export function counted(count: number, what: string): string {
   return `${count} ${what}${count === 1 ? '' : 's'}`;
 }
 
-/** What blocks a workflow, and how to fix it. */
+/** Describes what blocks a workflow, and how to fix it. */
 export function describeTrouble({ workflowId, what, fix }: WorkflowTrouble): string {
   return `${safeLine(`${workflowId} ${what}`)}\n  -> ${safeLine(fix)}`;
 }
 
-/** Local time of day with its offset, and the date if it is not today. */
+/** Local time of day with its offset, with the date unless it is today. */
 export function clock(instant: string, now = new Date()): string {
   const date = new Date(instant);
   if (Number.isNaN(date.getTime())) return safeLine(instant);
