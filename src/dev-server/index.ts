@@ -11,13 +11,13 @@ import { resolveTemporalCli } from './resolve.js';
 
 export type { OnProgress } from './process.js';
 
-/** Settings of {@link startDevServer}. */
+/** Options of {@link startDevServer}. */
 interface DevServerOptions extends ResolveOptions {
   /** gRPC port. @default a free one */
   port?: number | undefined;
   /** @default a free one */
   uiPort?: number | undefined;
-  /** Whether a port that is not given is the usual one, if that is free. @default false */
+  /** Whether an omitted port is the usual one, if free. @default false */
   preferUsualPorts?: boolean;
   /** Whether the web UI is served. @default false */
   ui?: boolean;
@@ -37,17 +37,17 @@ export interface DevServer extends Pick<ServerProcess, 'pid' | 'exited' | 'lastO
 }
 
 const IP = '127.0.0.1';
-/** The ports of Temporal and of its UI unless others are given. */
+/** Default ports of Temporal and of its UI. */
 export const USUAL_PORTS = { port: 7233, uiPort: 8233 } as const;
-/** Without the download. */
+/** Excludes the download. */
 const START_TIMEOUT_MS = 60_000;
 
 /**
- * Starts `temporal server start-dev`, which keeps everything in memory, and waits until its namespace `default` answers.
- * Ports that are not given are chosen, and chosen again if another process was faster.
+ * Starts `temporal server start-dev`, which keeps everything in memory, and waits until its namespace `default`
+ * answers. Chooses omitted ports, and chooses again if another process took one first.
  *
  * @throws BinaryUnavailableError when no Temporal CLI is available
- * @throws Error when a port that was given is taken, or the server does not start
+ * @throws Error when a given port is taken, or the server does not start
  */
 export async function startDevServer(options: DevServerOptions): Promise<DevServer> {
   const { env, ui = false, args = [] } = options;
@@ -85,8 +85,8 @@ async function choosePort(name: keyof typeof USUAL_PORTS, options: DevServerOpti
 const PROBE_TIMEOUT_MS = 2_000;
 
 /**
- * Whether the server answers for its namespace `default`. It is asked at its own HTTP port: while it fails because
- * another server has taken its gRPC port, that one would answer there.
+ * Whether the server answers for its namespace `default`, at its own HTTP port. If another server has taken its gRPC
+ * port, that one would answer there.
  */
 async function isUp(httpPort: number): Promise<boolean> {
   const url = `http://${IP}:${httpPort}/api/v1/namespaces/default`;

@@ -1,19 +1,18 @@
-/** A server in a wheel of the Python package index. Its executable is the one of the server's own release. */
+/** A server in a wheel of the Python package index. Its executable is that of the server's own release. */
 export interface PinnedServer {
-  /** For people. */
   what: string;
   packageName: string;
   /** Version of both the package and the server. */
   version: string;
   executable: 'temporal' | 'temporal-test-server';
-  /** What to do if no place has the server. */
+  /** The fix if the server is not available. */
   fix: string;
   /** By `process.platform`-`process.arch`. */
   platforms: Readonly<Record<string, Pin>>;
 }
 
 interface Pin {
-  /** By default pip takes the platform of its Python, which may not be this machine's. */
+  /** By default, pip uses the platform of its Python, which may not be this machine's. */
   pipPlatform: string;
   wheelSha256: string;
   executableSha256: string;

@@ -2,10 +2,12 @@ import { spawn, type SpawnOptions } from 'node:child_process';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Environment } from '../config/index.js';
 
-/** Receives one line of progress for people. */
+/** Receives a line of progress. */
 export type OnProgress = (message: string) => void;
 
-/** The environment of a child process: without the keys of this project, and without `TEMPORAL_*`, which name a server. */
+/**
+ * The environment of a child process, without the keys of this project and without `TEMPORAL_*`, which name a server.
+ */
 export function childEnvironment(env: Environment): NodeJS.ProcessEnv {
   return Object.fromEntries(Object.entries(env).filter(([name]) => !/^(AGENT_JOBS|TEMPORAL)_/.test(name)));
 }
@@ -13,36 +15,36 @@ export function childEnvironment(env: Environment): NodeJS.ProcessEnv {
 /** A child process that runs a server and never outlives this process. */
 export interface ServerProcess {
   readonly pid: number;
-  /** Resolves with the exit code when the process has ended, or with `null` if a signal ended it. */
+  /** Resolves with the exit code at the end of the process; with `null` if a signal ended it. */
   readonly exited: Promise<number | null>;
   hasExited(): boolean;
   /** The end of its output, for error messages. */
   lastOutput(): string;
-  /** Sends a signal. Resolves when the process has ended. */
+  /** Sends a signal, and resolves when the process has ended. */
   kill(signal: NodeJS.Signals): Promise<number | null>;
-  /** SIGTERM, then SIGKILL after `graceMs` (default 5,000). Resolves when it has ended; may be called more than once. */
+  /** SIGTERM, then SIGKILL after `graceMs` (default 5,000). Resolves when it has ended. Safe to repeat. */
   stop(graceMs?: number): Promise<void>;
 }
 
-/** Settings of {@link startServerProcess}. */
+/** Options of {@link startServerProcess}. */
 interface ServerProcessOptions extends Pick<SpawnOptions, 'cwd' | 'uid' | 'gid'> {
   env: NodeJS.ProcessEnv;
-  /** Called with everything the server writes. */
+  /** Called with the server's output. */
   onOutput?: (text: string) => void;
 }
 
 /**
- * `exec` turns the spawned process into the server, which keeps its id and signals. A helper process reads a pipe
- * from this process: the kernel closes it when this process dies, even by SIGKILL, and the server is killed.
+ * `exec` turns the spawned process into the server, which keeps its id and signals. A helper process reads a pipe from
+ * this process: the kernel closes it when this process dies, even by SIGKILL, and the helper kills the server.
  */
 const GUARD_SCRIPT = 'exec 3<&0 </dev/null; (cat <&3; kill -9 $$) >/dev/null 2>&1 & exec "$@" 3<&-';
 
-/** The cause of a crash comes before the stack trace, which is 9 KB long if the port of Temporal's server is taken. */
+/** The cause of a crash precedes the stack trace, which is 9 KB long if the port of Temporal's server is taken. */
 const MAX_OUTPUT_LENGTH = 32_768;
 
 /**
- * Starts a server in a process group of its own, so that Ctrl-C in a terminal reaches it only through us. On Windows it
- * may outlive a parent that was killed.
+ * Starts a server in its own process group, so that Ctrl-C in a terminal does not reach it directly. On Windows it may
+ * outlive a killed parent.
  */
 export function startServerProcess(
   command: string,
@@ -69,7 +71,7 @@ export function startServerProcess(
       child.stdin.destroy();
       resolve(exitCode);
     };
-    // Not `exit`: the end of its output may come later.
+    // Not `exit`, because the end of its output may come later.
     child.once('close', end);
     child.once('error', (error) => {
       output += `${command} could not be started: ${error.message}\n`;
@@ -95,10 +97,10 @@ export function startServerProcess(
 }
 
 /**
- * Calls `isReady` until it returns true. It may throw to say why not yet.
+ * Calls `isReady` until it returns true. It may throw the reason why not.
  *
  * @throws Error with the last reason and the end of the server's output, if the server ends or time is up; the signal's
- * reason
+ *   reason
  */
 export async function waitUntilReady(
   name: string,
@@ -129,7 +131,7 @@ const START_ATTEMPTS = 4;
 const PORT_TAKEN = /address already in use|EADDRINUSE|can't set frontend port/i;
 
 /**
- * Starts a server that chooses free ports, and starts it again with others if another process was faster.
+ * Starts a server on free ports, and again on others if another process took one first.
  *
  * @param start chooses the ports, and leaves nothing behind if it throws
  */

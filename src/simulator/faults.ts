@@ -1,13 +1,13 @@
-/** What comes instead of an answer. */
+/** A failure instead of an answer. */
 export type Failure =
   /** The connection is reset. */
   | 'reset'
-  /** Nothing, ever. */
+  /** There is never an answer. */
   | 'hang'
   /** Another status, with the interface's Error body. */
   | { status: number; error?: string; headers?: Record<string, string> };
 
-/** The answer, whose status comes at once and whose body in drips over this time. */
+/** The answer, with its status at once and its body in drips over this time. */
 export interface Drip {
   dripMs: number;
 }
@@ -19,18 +19,18 @@ export type PlannedFault = {
   projectId?: string;
   /** @default any job */
   jobId?: string;
-  /** How many requests it strikes. @default 1 */
+  /** Number of requests that it strikes. @default 1 */
   times?: number;
 } & (
   | {
-      /** Before the request takes effect, or after it: then the job has taken the message. @default 'before' */
+      /** Before or after the request takes effect: after, the job has accepted the message. @default 'before' */
       when?: 'before' | 'after';
       how: Failure;
     }
   | { when: 'after'; how: Drip }
 );
 
-/** The planned faults that have not struck yet. */
+/** Planned faults that have not struck yet. */
 export class FaultPlan {
   #left: { fault: PlannedFault; times: number }[] = [];
 
@@ -42,7 +42,7 @@ export class FaultPlan {
     this.#left = [];
   }
 
-  /** Takes the fault that strikes a request: the first one planned for it. */
+  /** Removes and returns the first fault planned for a request. */
   next(request: { method: 'GET' | 'POST'; projectId: string; jobId: string }): PlannedFault | undefined {
     const planned = this.#left.find(
       ({ fault: { method, projectId, jobId } }) =>

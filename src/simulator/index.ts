@@ -1,5 +1,5 @@
 // A simulated agent job service: a real HTTP server with the interface of the real one, for demonstrations, tests and
-// measurements. Its ledger is the ground truth of what was delivered.
+// measurements. Its ledger is the ground truth of deliveries.
 import { once, setMaxListeners } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -26,35 +26,35 @@ export interface Simulator {
   /** Address for clients, such as `http://127.0.0.1:40123`. */
   readonly baseUrl: string;
   readonly port: number;
-  /** The key that it accepts now. */
+  /** The currently accepted key. */
   readonly apiKey: string;
   /** Every message request that arrived completely, in the order of decisions. */
   readonly ledger: readonly LedgerEntry[];
-  /** Get-job requests so far. */
+  /** Number of get-job requests. */
   readonly gets: number;
-  /** Also replaces one. */
+  /** Adds or replaces a job. */
   addJob(job: NewJob): void;
-  /** Changes a job as another client of the service would. Throws if it does not exist. */
+  /** Changes a job as another client would. Throws if it does not exist. */
   changeJob(change: JobChange): void;
-  /** The true state of a job, even if reads are stale, with its accepted messages and all reads. */
+  /** The true state of a job, even while reads are stale, with its accepted messages and all reads. */
   job(projectId: string, jobId: string): (ServiceJob & { messages: number; gets: number }) | undefined;
-  /** Replaces options while it runs, each as a whole. Throws naming each bad field, and then changes nothing. */
+  /** Replaces options, each as a whole. Throws naming each invalid field, without changing anything. */
   update(patch: SimulatorUpdate): void;
-  /** Plans a fault for the next matching requests: the first that is planned strikes first. */
+  /** Plans a fault for the next matching requests. Faults strike in the order of planning. */
   failNext(fault: PlannedFault): void;
   /** Drops planned faults that have not struck yet. */
   clearFaults(): void;
-  /** The most messages of a project that were counted against its limit in any rolling window. */
+  /** Most messages of a project that counted against its limit in any rolling window. */
   maxInAnyWindow(projectId: string, windowMs: number): number;
-  /** Closes every connection and waits for the ledger. May be called more than once. */
+  /** Closes every connection and waits for the ledger. Safe to repeat. */
   close(): Promise<void>;
 }
 
 /**
- * Starts the service on a socket of its own.
+ * Starts the service on its own socket.
  *
  * @param onMessage called at each step of a message, which waits until it resolves
- * @throws naming each bad option; if the port is taken; if the ledger file cannot be written
+ * @throws naming each invalid option; if the port is taken; if the ledger file cannot be written
  */
 export async function startSimulator(options: SimulatorOptions = {}, onMessage?: MessageHook): Promise<Simulator> {
   const settings = toSettings(options);
@@ -124,7 +124,7 @@ export async function startSimulator(options: SimulatorOptions = {}, onMessage?:
     return errorAnswer(404, 'not found');
   }
 
-  /** Answers with an error of the simulator itself, such as a full disk, unless the client or the simulator has left. */
+  /** Answers with an error of the simulator itself, such as a full disk, unless the client or the simulator is gone. */
   function giveUp(request: IncomingMessage, response: ServerResponse, error: unknown): void {
     if (closing.signal.aborted || response.headersSent || !request.complete) {
       response.destroy();
@@ -143,7 +143,7 @@ export async function startSimulator(options: SimulatorOptions = {}, onMessage?:
   }
 }
 
-/** Where a client on this machine reaches a server that listens on `host`. */
+/** The address at which a client on this machine reaches a server that listens on `host`. */
 function reachableHost(host: string): string {
   if (host === '0.0.0.0') return '127.0.0.1';
   if (host === '::') return '[::1]';

@@ -1,7 +1,6 @@
 import type { SimulatorSettings } from './options.js';
 import type { Random } from './random.js';
 
-/** A job as the service shows it. */
 export interface ServiceJob {
   id: string;
   status: 'active' | 'completed' | 'failed' | 'archived';
@@ -16,9 +15,9 @@ export interface ServiceJob {
 interface JobBehaviour {
   /** Status at the end of each turn. @default 'completed' */
   outcome?: 'completed' | 'failed' | 'archived';
-  /** Pull request at the end of a turn that does not fail: `new`, the previous one, none, or this text. @default 'new' */
+  /** Pull request at the end of a successful turn: `new`, the previous one, none, or this text. @default 'new' */
   prLinkAfterTurn?: 'new' | 'same' | 'none' | { url: string };
-  /** Factor on the length of turns. @default 1 */
+  /** Factor for the length of turns. @default 1 */
   turnFactor?: number;
   /** Turns never end. @default false */
   neverEnds?: boolean;
@@ -27,28 +26,28 @@ interface JobBehaviour {
 export interface NewJob {
   projectId: string;
   jobId: string;
-  /** `active` starts a turn without a message. Default: what the beginning of `jobId` says, else `completed`. */
+  /** `active` starts a turn without a message. Default: by the start of `jobId`, otherwise `completed`. */
   status?: ServiceJob['status'];
-  /** Beyond what the beginning of `jobId` says. */
+  /** Overrides the behaviour by the start of `jobId`. */
   behaviour?: JobBehaviour;
 }
 
-/** A change that is not the end of a turn. */
+/** A change other than the end of a turn. */
 export interface JobChange extends Partial<Pick<ServiceJob, 'status' | 'prLink'>> {
   projectId: string;
   jobId: string;
 }
 
-/** One job. Has no timers: its state follows from the given instant, in epoch milliseconds, which must not go back. */
+/** A job without timers: its state follows from the given time, in epoch milliseconds, which must not go back. */
 export class SimulatedJob {
-  /** Messages taken. */
+  /** Accepted messages. */
   messages = 0;
   #state: ServiceJob;
   #turn: { endsAtMs: number; linkBefore: string | null } | undefined;
   #stale: { untilMs: number; shown: ServiceJob } | undefined;
   #pullRequests = 1;
 
-  /** @param random of this job alone, so that its turns depend on nothing but its messages */
+  /** @param random of this job alone, so that its turns depend only on its messages */
   constructor(
     job: Omit<ServiceJob, 'prLink'>,
     private readonly behaviour: JobBehaviour,
@@ -74,13 +73,13 @@ export class SimulatedJob {
     return this.#state;
   }
 
-  /** The job as a read shows it: within the stale window, as before the message. */
+  /** The job as a read shows it: as before the message during the stale window. */
   shown(nowMs: number): ServiceJob {
     const truth = this.truth(nowMs);
     return this.#stale && nowMs < this.#stale.untilMs ? this.#stale.shown : truth;
   }
 
-  /** Accepts a message: the agent works from now on. A running turn is steered, and its end moves. */
+  /** Accepts a message: the agent starts to work. A running turn is steered, and its end moves. */
   message(nowMs: number): void {
     this.#stale = { untilMs: nowMs + this.settings.staleWindowMs, shown: this.shown(nowMs) };
     this.messages++;
@@ -96,7 +95,7 @@ export class SimulatedJob {
     this.#state = { ...this.#state, status: 'active', prLink: null };
   }
 
-  /** Changes what the service shows from now on; a running turn is dropped. */
+  /** Changes what the service shows from now on; drops a running turn. */
   set(change: Partial<ServiceJob>): void {
     this.#turn = undefined;
     this.#stale = undefined;
@@ -117,7 +116,9 @@ export class SimulatedJob {
   }
 }
 
-/** Behaviour of jobs by their id up to its first `-`, so that a demonstration needs no set-up. `missing-…` never exists. */
+/**
+ * Behaviour of jobs by their id up to the first `-`, so that demonstrations need no set-up. `missing-…` never exists.
+ */
 const recipes = new Map<string, JobBehaviour & Pick<NewJob, 'status'>>([
   ['fail', { outcome: 'failed' }],
   ['archive', { outcome: 'archived' }],
@@ -139,7 +140,7 @@ export class JobStore {
     private readonly random: Random,
   ) {}
 
-  /** Makes a job, or replaces one. */
+  /** Creates or replaces a job. */
   add({ projectId, jobId, ...input }: NewJob, nowMs: number): SimulatedJob {
     const { status: initialStatus = 'completed', ...behaviour } = recipes.get(prefixOf(jobId)) ?? {};
     const { status = initialStatus } = input;
@@ -166,7 +167,7 @@ export class JobStore {
     return this.#jobs.get(`${projectId}/${jobId}`);
   }
 
-  /** The job; with `autoCreate` it is created if its id allows. */
+  /** Finds a job; with `autoCreate`, creates it if its id allows. */
   find(projectId: string, jobId: string, nowMs: number): SimulatedJob | undefined {
     const isCreated = this.settings.autoCreate && prefixOf(jobId) !== 'missing';
     return this.get(projectId, jobId) ?? (isCreated ? this.add({ projectId, jobId }, nowMs) : undefined);

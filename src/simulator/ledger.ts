@@ -1,26 +1,26 @@
 import { type FileHandle, open } from 'node:fs/promises';
 
-/** One message request that arrived completely, with any outcome. Instants are epoch milliseconds. */
+/** A message request that arrived completely, with any outcome. Times are epoch milliseconds. */
 export interface LedgerEntry {
   receivedAtMs: number;
-  /** When the rate limiter counted it; `null` if it was refused before, or over the limit. */
+  /** When the rate limiter counted it; `null` if it was refused earlier, or over the limit. */
   countedAtMs: number | null;
   projectId: string;
   jobId: string;
   /** `null` if the body had none. */
   prompt: string | null;
-  /** Whether the job took the message. */
+  /** Whether the job accepted the message. */
   accepted: boolean;
   /** HTTP status of the answer; 0 if a fault leaves the message without one. */
   status: number;
 }
 
 /**
- * The messages that really arrived: the ground truth against which every belief of a client is checked. With a file, an
- * entry is on disk before {@link append} resolves; entries that come together share one sync.
+ * The messages that really arrived: the ground truth for what a client believes. With a file, an entry is on disk
+ * before {@link append} resolves; simultaneous entries share one sync.
  */
 export class Ledger {
-  /** In the order in which they were decided. */
+  /** In the order of their decisions. */
   readonly entries: LedgerEntry[] = [];
   readonly #file: FileHandle | undefined;
   #unwritten: string[] = [];
@@ -31,7 +31,7 @@ export class Ledger {
     this.#file = file;
   }
 
-  /** @param path entries are appended to it; a missing file is created */
+  /** @param path file to which entries are appended */
   static async open(path: string | undefined): Promise<Ledger> {
     if (path === undefined) return new Ledger(undefined);
     try {
@@ -68,7 +68,7 @@ export class Ledger {
   }
 }
 
-/** The most of these instants, in any order, in any rolling window. Two that are `windowMs` apart do not share one. */
+/** Most of these times, in any order, in any rolling window. Two times `windowMs` apart do not share a window. */
 export function maxInAnyWindow(instantsMs: readonly number[], windowMs: number): number {
   const sorted = [...instantsMs].sort((a, b) => a - b);
   let first = 0;

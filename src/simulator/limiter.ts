@@ -11,8 +11,8 @@ interface LimiterOptions {
 }
 
 /**
- * Counts a request at an instant in epoch milliseconds and returns 0, or refuses it and returns in how many
- * milliseconds it would fit if nothing else is counted. A refused request costs nothing. Instants must not go back.
+ * Counts a request at a time in epoch milliseconds and returns 0, or refuses it and returns the milliseconds after
+ * which it would fit without other requests. A refused request costs nothing. Times must not go back.
  */
 export type Limiter = (nowMs: number) => number;
 
@@ -31,7 +31,7 @@ export function createLimiter(options: LimiterOptions): Limiter {
   }
 }
 
-/** A log of instants: at most `limit` in each half-open window (now − windowMs, now]. */
+/** A log of times: at most `limit` in each half-open window (now − windowMs, now]. */
 function slidingLimiter({ limit, windowMs }: LimiterOptions): Limiter {
   const instants: number[] = [];
   return (nowMs) => {
@@ -59,7 +59,7 @@ function fixedLimiter({ limit, windowMs }: LimiterOptions): Limiter {
 
 /** Refills continuously, `limit` tokens per window, up to `limit`. Starts full. */
 function tokenBucketLimiter({ limit, windowMs }: LimiterOptions): Limiter {
-  // In units of 1/limit ms since the first use a token takes `windowMs` units: whole numbers, so no rounding adds up.
+  // In units of 1/limit ms since the first use, a token takes `windowMs` units: whole numbers, without rounding errors.
   let firstMs: number | undefined;
   let fullAtUnits = 0;
   return (nowMs) => {
@@ -72,14 +72,14 @@ function tokenBucketLimiter({ limit, windowMs }: LimiterOptions): Limiter {
 }
 
 /**
- * The usual hosted "sliding window": the previous fixed window's count, weighted by how much of it the rolling window
- * still overlaps, plus the current one's. An estimate: it may refuse what a log of instants would take.
+ * The usual hosted "sliding window": the previous fixed window's count, weighted by its overlap with the rolling
+ * window, plus the current one's. An estimate, which may refuse what a log of times would accept.
  */
 function weightedLimiter({ limit, windowMs }: LimiterOptions): Limiter {
   let index = -1;
   let previous = 0;
   let current = 0;
-  // How far into a window the previous count weighs at most `room`.
+  // Time into a window at which the previous count weighs at most `room`.
   const overlapFitsAtMs = (count: number, room: number): number =>
     count <= room ? 0 : Math.ceil((windowMs * (count - room)) / count);
   return (nowMs) => {
@@ -97,12 +97,12 @@ function weightedLimiter({ limit, windowMs }: LimiterOptions): Limiter {
   };
 }
 
-/** The limiter of a project of whose limit other clients use a mean share, 0 to 1, at random instants (Poisson). */
+/** A limiter whose limit other clients also use: a mean share, 0 to 1, at random times (Poisson). */
 export function shareLimiter(options: LimiterOptions, share: number, random: Random, startMs: number): Limiter {
   const limiter = createLimiter(options);
   if (share <= 0) return limiter;
   const meanGapMs = options.windowMs / (options.limit * share);
-  // Never 0, which would keep the loop below at one instant for good.
+  // Never 0, which would stop the loop below at one time.
   const drawGapMs = (): number => Math.max(0.001, -Math.log(1 - random.next()) * meanGapMs);
   let nextMs = startMs + drawGapMs();
   return (nowMs) => {

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { describeIssues, parseInput } from '../contract/validation.js';
 import { limiterKinds } from './limiter.js';
 
-/** Default key of the simulator. Public, and worthless anywhere else. */
+/** Default key of the simulator. Public, and worthless elsewhere. */
 const DEMO_API_KEY = 'simulated-admin-key';
 
 /** Forms of the Retry-After header on a 429. */
@@ -23,9 +23,9 @@ export const simulatorOptionsSchema = z.strictObject({
   port: whole(0, 65_535, 'must be a port from 0 to 65535').default(0),
   /** Seed of all randomness. @default 1 */
   seed: whole(0, 0xffff_ffff, 'must be a whole number from 0 to 4294967295').default(1),
-  /** Each ledger entry is appended to this file as one line of JSON, and synced to disk, before its answer is sent. */
+  /** Each ledger entry is appended to this file as a line of JSON, and synced to disk, before its answer is sent. */
   ledgerFile: z.string().min(1).optional(),
-  /** Key that requests must carry. @default DEMO_API_KEY */
+  /** The accepted key. @default DEMO_API_KEY */
   apiKey: z.string().min(1).default(DEMO_API_KEY),
   /** Keys of single projects, instead of `apiKey`. */
   apiKeys: z.record(z.string(), z.string().min(1)).default({}),
@@ -37,11 +37,11 @@ export const simulatorOptionsSchema = z.strictObject({
       windowMs: z.int().min(1).default(3_600_000),
     })
     .default({ kind: 'sliding', limit: 100, windowMs: 3_600_000 }),
-  /** Other clients that use the same limit: mean share of it, 0 to 1. @default 0 */
+  /** Mean share of the limit, 0 to 1, that other clients use. @default 0 */
   outsider: z.strictObject({ share: z.number().min(0).max(1) }).default({ share: 0 }),
   /** Form of the Retry-After header on a 429 of the limiter. @default 'none' */
   retryAfter: z.enum(retryAfterForms).default('none'),
-  /** How long after a message reads still show the job as before. @default 0 */
+  /** How long after a message reads still show the previous state. @default 0 */
   staleWindowMs: durationMs.default(0),
   /** How long the agent works on a message. @default 2 s to 6 s */
   turn: durationRange.default({ minMs: 2_000, maxMs: 6_000 }),
@@ -54,12 +54,12 @@ export const simulatorOptionsSchema = z.strictObject({
 });
 
 export type SimulatorOptions = z.input<typeof simulatorOptionsSchema>;
-/** The options with every default filled in. */
+/** The options with all defaults. */
 export type SimulatorSettings = z.output<typeof simulatorOptionsSchema>;
 /** Options that can be changed while the simulator runs. */
 export type SimulatorUpdate = Pick<SimulatorOptions, 'apiKey' | 'apiKeys' | 'latency' | 'staleWindowMs'>;
 
-/** @throws naming every bad field */
+/** @throws naming every invalid field */
 export function toSettings(options: SimulatorOptions): SimulatorSettings {
   const parsed = parseInput(simulatorOptionsSchema, options);
   if (!parsed.ok) throw new Error(`simulator options: ${describeIssues(parsed.issues)}`);

@@ -1,10 +1,10 @@
 /** Seeded pseudo-random numbers. The same seed gives the same numbers on every machine. */
 export interface Random {
-  /** From 0 up to, not including, 1. */
+  /** From 0 to 1, excluding 1. */
   next(): number;
-  /** A whole number between two bounds, both included. */
+  /** A whole number between two inclusive bounds. */
   between(min: number, max: number): number;
-  /** Another generator, from this one's seed and a label alone: a run is repeatable, in whatever order requests arrive. */
+  /** Another generator from this one's seed and a label alone, so that a run is repeatable in any order of requests. */
   fork(label: string): Random;
 }
 
@@ -24,7 +24,9 @@ export function createRandom(seed: number): Random {
   };
 }
 
-/** FNV-1a over the label, begun from the seed, with a final avalanche so that similar labels give unlike seeds. */
+/**
+ * FNV-1a over the label, starting from the seed, with a final avalanche so that similar labels give different seeds.
+ */
 function labelledSeed(seed: number, label: string): number {
   let hash = (0x811c9dc5 ^ seed) >>> 0;
   for (let index = 0; index < label.length; index++) {

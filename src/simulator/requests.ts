@@ -9,15 +9,15 @@ import type { SimulatorSettings } from './options.js';
 import { createRandom, type Random } from './random.js';
 
 /**
- * Steps of a message request: it has arrived whole and nothing is decided; it stands in the ledger, on disk where there
- * is a file; its answer has been handed to the socket.
+ * Steps of a message request: it has arrived, before any decision; it is in the ledger, also on disk; its answer is
+ * written to the socket.
  */
 export type MessageStep = 'received' | 'recorded' | 'answered';
 
 /** Called at each step; the request continues when it resolves. */
 export type MessageHook = (reached: { step: MessageStep; projectId: string; jobId: string }) => Promise<void> | void;
 
-/** Arrived whole. */
+/** A request that arrived completely. */
 interface ServiceRequest {
   projectId: string;
   jobId: string;
@@ -36,7 +36,7 @@ export class Service {
   readonly faults = new FaultPlan();
   gets = 0;
   readonly #limiters = new Map<string, Limiter>();
-  /** How many requests of each method came for each job, even for an unknown one. */
+  /** Number of requests by method and job, even for an unknown job. */
   readonly #requests = new Map<string, number>();
   readonly #random: Random;
 
@@ -51,7 +51,7 @@ export class Service {
     this.jobs = new JobStore(settings, this.#random);
   }
 
-  /** How many requests of a method came for a job, those that were refused or struck by a fault included. */
+  /** Number of requests of a method for a job, including refused ones and those struck by a fault. */
   requestsFor(method: 'GET' | 'POST', projectId: string, jobId: string): number {
     return this.#requests.get(`${method} ${projectId}/${jobId}`) ?? 0;
   }
@@ -75,7 +75,7 @@ export class Service {
     return fault ? struckAnswer(whole, fault.how) : whole;
   }
 
-  /** `POST /v2/agent/{projectId}/job/{id}/message`. Resolves when the answer is due; the ledger knows by then. */
+  /** `POST /v2/agent/{projectId}/job/{id}/message`. Resolves when the answer is due, after the ledger has the entry. */
   async postMessage(request: ServiceRequest): Promise<Answer> {
     const { projectId, jobId } = request;
     const receivedAtMs = Date.now();
@@ -91,9 +91,9 @@ export class Service {
   }
 
   /**
-   * In this order: the key, a fault that is a 401 or a 429, the rate limit, other faults before the effect, the message
-   * itself. So everything that passes the limiter counts, even what is refused with 400 or 404 or dies after it: the
-   * strictest reading of "uses".
+   * Decides in this order: the key, a fault that is a 401 or a 429, the rate limit, other faults before the effect, the
+   * message itself. So everything that passes the limiter counts, even if it is then refused with 400 or 404, or lost:
+   * the strictest reading of "uses".
    */
   #decide(request: ServiceRequest, prompt: string | null, fault: PlannedFault | undefined): Decision {
     const nowMs = Date.now();
@@ -121,7 +121,7 @@ export class Service {
     return { answer: fault ? struckAnswer(whole, fault.how) : whole, countedAtMs: nowMs, accepted: true };
   }
 
-  /** The latency of a request depends only on the seed and its number among those with its method to its job. */
+  /** The latency of a request depends only on the seed and its number among those of its method and job. */
   #begin(method: 'GET' | 'POST', { projectId, jobId }: ServiceRequest) {
     const number = this.requestsFor(method, projectId, jobId) + 1;
     this.#requests.set(`${method} ${projectId}/${jobId}`, number);
