@@ -1,9 +1,14 @@
 import { spawn } from 'node:child_process';
 import { Readable, Writable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, inject } from 'vitest';
 import { main } from '../../src/cli/main.js';
+import { startStack, type Stack } from '../support/stack.js';
 
 const COMMAND = fileURLToPath(new URL('../../bin/follow-up.js', import.meta.url));
+
+/** Polls often enough for tests. */
+export const FAST = ['--poll-initial-interval', '200ms', '--poll-max-interval', '500ms', '--settle-time', '5s'];
 
 /** How a run of the command line ended. */
 export interface CliResult {
@@ -87,6 +92,25 @@ export function openCli(args: readonly string[], { env = {}, stdin = '', termina
 /** Runs a command to its end in this process. */
 export function runCli(args: readonly string[], options?: CliOptions): Promise<CliResult> {
   return openCli(args, options).ended;
+}
+
+/** What a command prints with `--json`. */
+export async function askCli(args: readonly string[], options?: CliOptions) {
+  const { exitCode, stdout, stderr } = await runCli([...args, '--json'], options);
+  const documents = stdout.split('\n').flatMap((line) => (line === '' ? [] : JSON.parse(line)));
+  return { exitCode, stderr, documents, document: documents[0] };
+}
+
+/** A stack for the tests of a file, and the settings with which commands reach it. */
+export function useStack(): { stack: Stack; env: Record<string, string> } {
+  const rig = { env: {} } as ReturnType<typeof useStack>;
+  beforeAll(async () => {
+    const address = inject('temporalAddress');
+    rig.stack = await startStack({ address, simulator: { autoCreate: true } });
+    rig.env = { TEMPORAL_ADDRESS: address, FOLLOW_UP_TASK_QUEUE: rig.stack.taskQueue };
+  });
+  afterAll(() => rig.stack.stop());
+  return rig;
 }
 
 /** Starts the executable as a process of its own. This takes a second longer than {@link openCli}. */
