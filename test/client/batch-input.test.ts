@@ -1,104 +1,75 @@
-import { describe, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { countInPiece, checkBatch, type StartBatchInput } from '../../src/client/hand-over.js';
 import { InvalidInputError } from '../../src/client/index.js';
 import { MAX_PIECE_BYTES } from '../../src/contract/index.js';
 
 const item = (index: number, promptLength = 10) => ({
-  projectId: 'demo',
-  jobId: `job-${index}`,
-  prompt: 'x'.repeat(promptLength),
+  ...{ projectId: 'demo', jobId: `job-${index}`, prompt: 'x'.repeat(promptLength) },
 });
 const list = (count: number, promptLength?: number) =>
   Array.from({ length: count }, (_, index) => item(index, promptLength));
-const digest = (input: StartBatchInput) => checkBatch(input).digest;
+const short = (jobIds: string[]) => ({ id: 'b', projectId: 'demo', prompt: 'x'.repeat(10), jobIds });
 
-describe('a batch is handed over', () => {
-  test('whole if it fits into one payload', () => {
-    const items = list(100);
-    expect(checkBatch({ id: 'b', items, maxOpen: 7 })).toMatchObject({
-      firstInput: { items, maxOpen: 7 },
-      isInPieces: false,
-    });
-    const jobIds = Array.from({ length: 10_000 }, (_, index) => `job-${index}`);
-    expect(checkBatch({ id: 'b', projectId: 'demo', prompt: 'x', jobIds })).toMatchObject({
-      firstInput: { projectId: 'demo', jobIds },
-      isInPieces: false,
-    });
-  });
-
-  test('in pieces of at most 256 KiB that hold every item once', () => {
-    const items = list(10_000, 500);
-    const { firstInput, isInPieces } = checkBatch({ id: 'b', items });
-    expect(isInPieces).toBe(true);
-    expect(firstInput).toMatchObject({ open: true });
-    let offset = 0;
-    let pieces = 0;
-    while (offset < items.length) {
-      const piece = items.slice(offset, offset + countInPiece(items, offset));
-      expect(Buffer.byteLength(JSON.stringify(piece))).toBeLessThanOrEqual(MAX_PIECE_BYTES);
-      if (offset === 0) expect('items' in firstInput && firstInput.items).toEqual(piece);
-      offset += piece.length;
-      pieces++;
-    }
-    expect(offset).toBe(10_000);
-    expect(pieces).toBeLessThan(30);
-  });
-
-  test('with a piece of its own for an item that is larger than that', () => {
-    const items = [item(0, 262_144), item(1, 262_144), item(2)];
-    expect(countInPiece(items, 0)).toBe(1);
-    expect(countInPiece(items, 1)).toBe(1);
-    expect(countInPiece(items, 2)).toBe(1);
-  });
-
-  test('as items if a list of jobs is too long for the short form', () => {
-    const jobIds = Array.from({ length: 3_000 }, (_, index) => `job-${'x'.repeat(100)}-${index}`);
-    const { firstInput, items } = checkBatch({ id: 'b', projectId: 'demo', prompt: 'x', jobIds, maxOpen: 3 });
-    expect(items.length).toBe(3_000);
-    expect(firstInput).toMatchObject({
-      open: true,
-      maxOpen: 3,
-      items: expect.arrayContaining([{ projectId: 'demo', jobId: jobIds[0], prompt: 'x' }]),
-    });
-  });
+test('a batch is handed over whole if it fits into one payload', () => {
+  const items = list(100);
+  const input = { id: 'b', items, maxOpen: 7, canary: 2, maxFailures: '5%' };
+  expect(checkBatch(input)).toMatchObject({ firstInput: { items, maxOpen: 7, canary: 2 }, isInPieces: false });
+  const batch = short(list(3_000).map(({ jobId }) => jobId));
+  expect(checkBatch(batch)).toMatchObject({ firstInput: { jobIds: batch.jobIds }, isInPieces: false });
 });
 
-describe('two batches are the same', () => {
+test.each([
+  ['items', 2_000, { items: list(2_000, 500) }],
+  ['items that are larger than a piece', 3, { items: [item(0, 262_144), item(1, 262_144), item(2)] }],
+  ['jobs that are too many for the short form', 3_000, short(list(3_000).map(({ jobId }) => jobId.padEnd(100, 'x')))],
+])('%s are handed over in pieces of at most 256 KiB, each item once', (what, count, input) => {
+  const limits = { maxOpen: 7, canary: 2, maxFailures: '5%', defaults: { settleTime: '5s' } };
+  const { firstInput, items, isInPieces } = checkBatch({ id: 'b', ...input, ...limits });
+  expect({ isInPieces, count: items.length }).toEqual({ isInPieces: true, count });
+  const pieces = [];
+  for (let offset = 0; offset < count;) {
+    const piece = items.slice(offset, offset + countInPiece(items, offset));
+    const isTooLong = Buffer.byteLength(JSON.stringify(piece)) > MAX_PIECE_BYTES;
+    expect(isTooLong, what).toBe(isTooLong && piece.length === 1);
+    pieces.push(piece);
+    offset += piece.length;
+  }
+  expect(pieces.flat()).toEqual(items);
+  expect(pieces.length).toBeLessThanOrEqual(count === 3 ? 3 : 6);
+  expect(firstInput).toEqual({ ...limits, items: pieces[0], open: true });
+});
+
+test('two batches are the same, whatever the order and form of their fields, but not with another field', () => {
   const items = list(3);
-  const same = digest({ id: 'b', items });
-
-  test('whatever the order of their fields, in the short form, and with settings that equal the defaults', () => {
-    const reordered = items.map(({ projectId, jobId, prompt }) => ({ prompt, jobId, projectId }));
-    expect(digest({ id: 'b', items: reordered })).toBe(same);
-    const jobIds = items.map(({ jobId }) => jobId);
-    expect(digest({ id: 'b', projectId: 'demo', prompt: 'x'.repeat(10), jobIds })).toBe(same);
-    expect(digest({ id: 'b', items, maxOpen: 50, defaults: { lane: 'batch' } })).toBe(same);
-  });
-
-  test('but not with another prompt, item, order of items, setting, maxOpen or brake', () => {
-    const others: StartBatchInput[] = [
-      { id: 'b', items: list(3, 11) },
-      { id: 'b', items: list(4) },
-      { id: 'b', items: items.toReversed() },
-      { id: 'b', items, defaults: { settleTime: '5s' } },
-      { id: 'b', items, maxOpen: 49 },
-      { id: 'b', items, canary: 1 },
-      { id: 'b', items, maxFailures: 1 },
-      { id: 'b', items: items.map((each) => ({ ...each, poll: { initialInterval: '1s' } })) },
-    ];
-    expect(new Set([same, ...others.map(digest)]).size).toBe(others.length + 1);
-  });
+  const digest = (input: StartBatchInput) => checkBatch(input).digest;
+  const same: StartBatchInput[] = [
+    { id: 'b', items },
+    { id: 'b', items: items.map(({ projectId, jobId, prompt }) => ({ prompt, jobId, projectId })) },
+    { id: 'b', items, maxOpen: 50, defaults: { lane: 'batch' } },
+    short(items.map(({ jobId }) => jobId)),
+  ];
+  const others: StartBatchInput[] = [
+    { id: 'b', items: list(3, 11) },
+    { id: 'b', items: list(4) },
+    { id: 'b', items: items.toReversed() },
+    { id: 'b', items, defaults: { settleTime: '5s' } },
+    { id: 'b', items, maxOpen: 49 },
+    { id: 'b', items, canary: 1 },
+    { id: 'b', items, maxFailures: 1 },
+    { id: 'b', items: items.map((each) => ({ ...each, poll: { initialInterval: '1s' } })) },
+  ];
+  expect(new Set(same.map(digest)).size).toBe(1);
+  expect(new Set([...same, ...others].map(digest)).size).toBe(others.length + 1);
 });
 
 test('an invalid batch is refused, and its bad fields are named', () => {
-  const plan = () => checkBatch({ id: 'a b', items: [{ ...item(0), prompt: '' }], maxOpen: 0 });
-  expect(plan).toThrow(InvalidInputError);
-  expect(plan).toThrow(/id: must be .*; maxOpen: /);
+  const check = () => checkBatch({ id: 'a b', items: [{ ...item(0), prompt: '' }], maxOpen: 0 });
+  expect(check).toThrow(InvalidInputError);
+  expect(check).toThrow(/id: must be .*; maxOpen: /);
 });
 
-test('a batch that could need more than 800 parts is refused before any piece is sent', () => {
+test('a batch that could need more than 800 parts is refused before any piece is sent', { tags: 'long' }, () => {
   // 790 parts could hold the items, but a piece that comes late shares no part with another.
-  const jobIds = Array.from({ length: 395_000 }, (_, index) => `job-${index}`);
-  const plan = () => checkBatch({ id: 'b', projectId: 'demo', prompt: 'x', jobIds });
-  expect(plan).toThrow(/jobIds: the batch is too long: .* more than 800 parts/);
+  const check = () => checkBatch(short(list(395_000).map(({ jobId }) => jobId)));
+  expect(check).toThrow(/jobIds: the batch is too long: .* more than 800 parts/);
 });

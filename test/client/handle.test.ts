@@ -1,340 +1,176 @@
 import { randomUUID } from 'node:crypto';
-import { connect, createServer, type Server, type Socket } from 'node:net';
-import { once } from 'node:events';
 import { InterceptingCall, type Interceptor, Metadata, status } from '@grpc/grpc-js';
 import { Client, Connection } from '@temporalio/client';
-import { afterAll, afterEach, beforeAll, describe, expect, inject, test } from 'vitest';
-import { resetToTask } from '../support/buttons.js';
+import { afterAll, beforeAll, describe, expect, inject, onTestFinished, test } from 'vitest';
 import {
   FollowUpClient,
   type FollowUpUpdate,
   TemporalUnreachableError,
   WorkerUnavailableError,
 } from '../../src/client/index.js';
+import { ensureSearchAttributes } from '../../src/temporal/search-attributes.js';
+import { resetToTask } from '../support/buttons.js';
 import { eventually } from '../support/eventually.js';
 import { FAST, startStack, type Stack } from '../support/stack.js';
+import { startTcpProxy } from '../support/tcp-proxy.js';
 
+const address = inject('temporalAddress');
 const project = `handle-${randomUUID().slice(0, 8)}`;
-let stack: Stack;
+const taskQueue = `nobody-${randomUUID()}`;
+let client: Client;
+let connection: Connection;
+/** No worker polls its task queue, so a follow-up runs until the test ends it. */
+let followUps: FollowUpClient;
 beforeAll(async () => {
-  stack = await startStack({ address: inject('temporalAddress'), simulator: { autoCreate: true } });
+  connection = await Connection.connect({ address });
+  await ensureSearchAttributes(connection, 'default');
+  client = new Client({ connection });
+  followUps = new FollowUpClient({ client, taskQueue });
 });
-afterAll(() => stack.stop());
+afterAll(() => connection.close());
 
-const start = (jobId: string, key = 'k') =>
-  stack.followUps.start({ projectId: project, jobId, prompt: 'Add tests.', key, ...FAST });
-const isPolling = (jobId: string, key = 'k') =>
-  eventually(`${jobId} polls`, async () => {
-    const progress = await stack.followUps.handle(`follow-up/${project}/${jobId}/${key}`).progress();
-    return progress.state === 'polling' && progress.polls > 0;
-  });
+const start = (jobId: string) => followUps.start({ projectId: project, jobId, prompt: 'Add tests.' });
+const terminate = (workflowId: string) => client.workflow.getHandle(workflowId).terminate('by an operator');
 
-test.concurrent('run returns the result, and reports the start first', async () => {
-  const seen: string[] = [];
-  const input = { projectId: project, jobId: 'job-1', prompt: 'x', key: 'k', ...FAST };
-  const result = await stack.followUps.run(input, { onStarted: ({ workflowId }) => seen.push(workflowId) });
-  expect(result).toMatchObject({ status: 'completed', delivery: 'sent', jobId: 'job-1' });
-  expect(seen).toEqual([`follow-up/${project}/job-1/k`]);
-  // The same result, from the workflow that has ended.
-  expect(await stack.followUps.run(input)).toEqual(result);
-  expect(await stack.followUps.handle(seen[0] ?? '').result()).toEqual(result);
-});
-
-test.concurrent('progress shows the next poll while the agent works, from the heartbeat of the watch', async () => {
-  const followUp = await stack.followUps.start({
-    ...{ projectId: project, jobId: 'stuck-5', prompt: 'x', key: 'k' },
-    poll: { initialInterval: '2s', maxInterval: '2s' },
-    settleTime: '0s',
-  });
-  const progress = await eventually('the job is seen at work', async () => {
-    const now = await followUp.progress();
-    return now.jobStatus !== undefined && now.nextPollAt !== undefined ? now : undefined;
-  });
-  expect(progress).toMatchObject({ state: 'polling', polls: expect.any(Number), job: { id: 'stuck-5' } });
-  expect(Date.parse(progress.nextPollAt ?? '') - Date.now()).toBeLessThanOrEqual(2_500);
-  await followUp.cancel();
-  await followUp.result().catch(() => undefined);
-});
-
-test.concurrent('an ask of a stopped budget shows its last error, and when it is repeated', async () => {
-  const projectId = `${project}-stopped`;
-  const budget = stack.followUps.budget(projectId);
-  await budget.resume();
-  await stack.client.workflow.getHandle(budget.workflowId).terminate();
-  const followUp = await stack.followUps.start({ projectId, jobId: 'job-1', prompt: 'x', ...FAST });
-  const progress = await eventually('the ask is repeated', async () => {
-    const now = await followUp.progress();
-    return now.state === 'blocked' && now.nextTryAt !== undefined && now.lastError ? now : undefined;
-  });
-  const lastError = {
-    at: expect.any(String),
-    message: expect.stringContaining(`follow-up budget restore ${projectId}`),
-  };
-  expect(progress).toMatchObject({ waitReason: 'budget-stopped', lastError });
-  // The cancel ends the ask, too.
-  await followUp.cancel();
-  await expect(followUp.result()).rejects.toMatchObject({ type: 'Cancelled', delivered: 'no' });
-});
-
-describe.concurrent('each end without a result has its own error, which says whether the message was delivered', () => {
-  test('a typed failure', async () => {
-    const error = await (await start('missing-1')).result().catch((thrown: unknown) => thrown);
-    expect(error).toMatchObject({ name: 'FollowUpFailedError', type: 'JobNotFound', delivered: 'no' });
-  });
-
-  test('a cancel after the send', async () => {
-    const followUp = await start('stuck-1');
-    await isPolling('stuck-1');
-    await followUp.cancel();
-    const error = await followUp.result().catch((thrown: unknown) => thrown);
-    expect(error).toMatchObject({ name: 'FollowUpFailedError', type: 'Cancelled', delivered: 'yes' });
-    await expect(followUp.cancel()).rejects.toMatchObject({ type: 'FollowUpEnded' });
-    await expect(followUp.pollNow()).rejects.toMatchObject({ type: 'FollowUpEnded' });
-    await expect(followUp.resolve('sent')).rejects.toMatchObject({ type: 'FollowUpEnded' });
-  });
-
-  test('a cancel before the send', async () => {
-    // Somebody else keeps the job at work, so the message is not sent.
-    stack.simulator.addJob({ projectId: project, jobId: 'busy', status: 'active', behaviour: { neverEnds: true } });
-    const followUp = await start('busy');
-    await eventually('it waits', async () => (await followUp.progress()).state === 'waiting-for-job');
-    await followUp.cancel();
-    const error = await followUp.result().catch((thrown: unknown) => thrown);
-    expect(error).toMatchObject({ type: 'Cancelled', delivered: 'no' });
-    expect(stack.simulator.job(project, 'busy')?.messages).toBe(0);
-  });
-
-  test('a terminated workflow', async () => {
-    const followUp = await start('stuck-2');
-    await stack.client.workflow.getHandle(followUp.workflowId).terminate('by an operator');
-    const error = await followUp.result().catch((thrown: unknown) => thrown);
-    expect(error).toMatchObject({
-      type: 'Terminated',
-      message: expect.stringContaining('by an operator'),
-      delivered: 'unknown',
-    });
-  });
-
-  test('a workflow that does not exist', async () => {
-    const nobody = stack.followUps.handle(`follow-up/${project}/job-1/nobody`);
-    const calls = [
-      () => nobody.result(),
-      () => nobody.progress(),
-      () => nobody.describe(),
-      () => nobody.cancel(),
-      () => nobody.pollNow(),
-      () => nobody.resolve('sent'),
-    ];
-    for (const call of calls) await expect(call()).rejects.toMatchObject({ type: 'FollowUpNotFound' });
-    await expect(nobody.watch().next()).rejects.toMatchObject({ type: 'FollowUpNotFound' });
-  });
-});
-
-test.concurrent(
-  'a reset does not end the wait for the result: the new run does, and the message is not sent twice',
-  { tags: 'long' },
-  async () => {
-    const followUp = await start('slow-1');
-    await isPolling('slow-1');
-    const outcome = followUp.result().then(
-      ({ status }) => status,
-      (error: unknown) => error,
-    );
-    const handle = stack.client.workflow.getHandle(followUp.workflowId);
-    const { runId } = await handle.describe();
-    const { events } = await handle.fetchHistory();
-    const firstTask = events?.find((event) => event.workflowTaskCompletedEventAttributes);
-    const newRunId = await resetToTask(stack.client, { workflowId: followUp.workflowId, runId }, firstTask);
-    expect(newRunId).not.toBe(runId);
-    expect(await outcome).toBe('completed');
-    expect(stack.simulator.job(project, 'slow-1')?.messages).toBe(1);
-  },
-);
-
-test.concurrent('watch yields changes only, and ends with the follow-up', { tags: 'long' }, async () => {
-  const followUp = await start('job-2');
-  const updates: FollowUpUpdate[] = [];
-  for await (const update of followUp.watch({ intervalMs: 50 })) updates.push(update);
-  const states = updates.map(({ progress }) => progress?.state);
-  expect(states).toContain('polling');
-  expect(updates.at(-1)).toMatchObject({ summary: { status: 'completed' }, progress: { state: 'completed' } });
-  expect(new Set(updates.map((update) => JSON.stringify(update))).size).toBe(updates.length);
-});
-
-test.concurrent('watch and result end at their abort signal, and the follow-up continues', async () => {
-  const followUp = await start('stuck-3');
+test.concurrent('result and watch end at their abort signal, and the follow-up continues', async () => {
+  const followUp = await start('job-1');
   const controller = new AbortController();
-  const result = followUp.result({ signal: controller.signal }).catch((error: unknown) => error);
+  const { signal } = controller;
+  const result = followUp.result({ signal }).catch((error: unknown) => error);
   let updates = 0;
-  for await (const _update of followUp.watch({ signal: controller.signal })) {
+  for await (const _update of followUp.watch({ signal })) {
     updates++;
     controller.abort(new Error('enough'));
   }
   expect(updates).toBe(1);
   expect(await result).toMatchObject({ message: 'enough' });
   expect((await followUp.describe()).status).toBe('running');
-  await stack.client.workflow.getHandle(followUp.workflowId).terminate();
+  await terminate(followUp.workflowId);
 });
 
 test.concurrent('without a worker, the progress is unavailable, and a watch continues to the end', async () => {
-  const idle = new FollowUpClient({ client: stack.client, taskQueue: `nobody-${randomUUID()}` });
-  const followUp = await idle.start({ projectId: project, jobId: 'job-3', prompt: 'x' });
-  await expect(followUp.progress()).rejects.toThrow(WorkerUnavailableError);
+  const followUp = await start('job-2');
   const watch = followUp.watch({ intervalMs: 50 });
-  const first = await watch.next();
-  expect(first.value).toMatchObject({ summary: { status: 'running' } });
-  expect(first.value?.progressUnavailable).toBeTruthy();
-  await stack.client.workflow.getHandle(followUp.workflowId).terminate();
-  const second = await watch.next();
-  expect(second.value).toMatchObject({ summary: { status: 'terminated' } });
+  const first = (await watch.next()).value;
+  expect(first).toMatchObject({ summary: { status: 'running' }, progressUnavailable: expect.any(String) });
+  await expect(followUp.progress()).rejects.toThrow(WorkerUnavailableError);
+  await terminate(followUp.workflowId);
+  expect((await watch.next()).value).toMatchObject({ summary: { status: 'terminated' } });
   expect((await watch.next()).done).toBe(true);
+  const message = expect.stringContaining('by an operator');
+  await expect(followUp.result()).rejects.toMatchObject({ type: 'Terminated', delivered: 'unknown', message });
+  for (const order of [() => followUp.cancel(), () => followUp.pollNow(), () => followUp.resolve('sent')])
+    await expect(order()).rejects.toMatchObject({ type: 'FollowUpEnded' });
 });
 
-test.concurrent(
-  'a budget has no status before its project’s first follow-up, and counts from that one on',
-  async () => {
-    const budget = stack.followUps.budget(`${project}-budget`);
-    expect(await budget.status()).toBeUndefined();
-    expect(await budget.state()).toBe('none');
-    await stack.followUps.run({ projectId: budget.projectId, jobId: 'job-1', prompt: 'x', ...FAST });
-    expect(await budget.status()).toMatchObject({ projectId: budget.projectId, used: 1, limit: 100 });
-    expect(await budget.state()).toBe('running');
-  },
-);
+test.concurrent('every call to a follow-up that does not exist says so', async () => {
+  const nobody = followUps.handle(`follow-up/${project}/job-1/nobody`);
+  const reads = [() => nobody.result(), () => nobody.progress(), () => nobody.describe()];
+  const orders = [() => nobody.cancel(), () => nobody.pollNow(), () => nobody.resolve('sent')];
+  for (const call of [...reads, ...orders]) await expect(call()).rejects.toMatchObject({ type: 'FollowUpNotFound' });
+  await expect(nobody.watch().next()).rejects.toMatchObject({ type: 'FollowUpNotFound' });
+});
 
-test.concurrent.each([status.UNKNOWN, status.INTERNAL, status.ABORTED])(
-  'result keeps waiting after a server error that says nothing about the follow-up (gRPC code %i)',
-  async (code) => {
-    let failures = 0;
-    // An interceptor, because a real server does not fail on demand.
-    const outOfOrder: Interceptor = (options, nextCall) => {
-      if (!options.method_definition.path.endsWith('GetWorkflowExecutionHistory') || failures >= 3) {
-        return new InterceptingCall(nextCall(options));
-      }
-      failures += 1;
-      return new InterceptingCall(nextCall(options), {
-        start: (metadata, _listener, next) =>
-          next(metadata, {
-            onReceiveStatus: (_status, report) => report({ code, details: 'out of order', metadata: new Metadata() }),
-          }),
-      });
-    };
-    const connection = Connection.lazy({ address: inject('temporalAddress'), interceptors: [outOfOrder] });
-    const followUps = new FollowUpClient({ client: new Client({ connection }), taskQueue: stack.taskQueue });
-    const followUp = await followUps.start({ projectId: project, jobId: `job-${code}`, prompt: 'x', ...FAST });
-    expect(await followUp.result()).toMatchObject({ status: 'completed' });
-    expect(failures).toBe(3);
-    await connection.close();
-  },
-);
+test.concurrent('result keeps waiting after server errors that say nothing about the follow-up', async () => {
+  const codes = [status.UNKNOWN, status.INTERNAL, status.ABORTED];
+  // An interceptor, because a real server does not fail on demand.
+  const outOfOrder: Interceptor = (options, nextCall) => {
+    const isResult = options.method_definition.path.endsWith('GetWorkflowExecutionHistory');
+    const code = isResult ? codes.shift() : undefined;
+    if (code === undefined) return new InterceptingCall(nextCall(options));
+    return new InterceptingCall(nextCall(options), {
+      start: (metadata, _listener, next) =>
+        next(metadata, {
+          onReceiveStatus: (_status, report) => report({ code, details: 'out of order', metadata: new Metadata() }),
+        }),
+    });
+  };
+  const broken = Connection.lazy({ address, interceptors: [outOfOrder] });
+  onTestFinished(() => broken.close());
+  const { workflowId } = await start('job-3');
+  const result = new FollowUpClient({ client: new Client({ connection: broken }) }).handle(workflowId).result();
+  await eventually('all calls have failed', () => codes.length === 0);
+  await terminate(workflowId);
+  await expect(result).rejects.toMatchObject({ type: 'Terminated' });
+});
 
 describe('while Temporal is unreachable', () => {
-  let proxy: TcpProxy;
-  let connection: Connection;
-  let followUps: FollowUpClient;
-  beforeAll(async () => {
-    proxy = await TcpProxy.to(inject('temporalAddress'));
-    connection = Connection.lazy({ address: proxy.address, interceptors: [] });
-    followUps = new FollowUpClient({ client: new Client({ connection }), taskQueue: stack.taskQueue });
-  });
-  afterEach(() => proxy.up());
-  afterAll(async () => {
-    await connection.close();
-    proxy.close();
-  });
-
-  test('result and watch keep waiting and continue', { tags: 'long' }, async () => {
-    const { workflowId } = await start('slow-2');
-    const result = followUps.handle(workflowId).result();
-    const updates: FollowUpUpdate[] = [];
-    const watching = (async () => {
-      for await (const update of followUps.handle(workflowId).watch({ intervalMs: 100 })) updates.push(update);
-    })();
-    await eventually('the watch has begun', () => updates.length > 0);
-    proxy.down();
-    await eventually('the watch says so', () =>
-      updates.some(({ progressUnavailable }) => progressUnavailable?.includes('cannot be reached')),
-    );
-    proxy.up();
-    expect(await result).toMatchObject({ status: 'completed' });
-    await watching;
-    expect(updates.at(-1)).toMatchObject({ summary: { status: 'completed' } });
-  });
+  const open = async () => {
+    const proxy = await startTcpProxy(address);
+    const connection = Connection.lazy({ address: proxy.address, interceptors: [] });
+    onTestFinished(() => connection.close());
+    return { proxy, away: new FollowUpClient({ client: new Client({ connection }) }) };
+  };
 
   test('result and watch give up after their timeout, and say why', async () => {
-    const { workflowId } = await start('stuck-4');
-    const handle = followUps.handle(workflowId);
-    await handle.describe();
+    const { proxy, away } = await open();
+    const { workflowId } = await start('job-4');
+    const handle = away.handle(workflowId);
     const watch = handle.watch({ intervalMs: 50, reconnectTimeoutMs: 200 });
     await watch.next();
     const result = handle.result({ reconnectTimeoutMs: 200 }).catch((error: unknown) => error);
-    proxy.down();
+    await proxy.close();
     expect(await result).toBeInstanceOf(TemporalUnreachableError);
-    await expect(drain(watch)).rejects.toThrow(TemporalUnreachableError);
-    await stack.client.workflow.getHandle(workflowId).terminate();
+    const drain = async () => {
+      for await (const _update of watch);
+    };
+    await expect(drain()).rejects.toThrow(TemporalUnreachableError);
+    await terminate(workflowId);
   });
 
   test('a wait that is ended rejects with the reason for which it was ended', async () => {
-    proxy.down();
+    const { proxy, away } = await open();
+    await proxy.close();
     const end = new AbortController();
-    const result = followUps.batch('any').result({ signal: end.signal });
+    const result = away.batch('any').result({ signal: end.signal });
     setTimeout(() => end.abort(new Error('no longer wanted')), 500);
     await expect(result).rejects.toThrow('no longer wanted');
   });
 });
 
-async function drain(updates: AsyncIterable<FollowUpUpdate>): Promise<void> {
-  for await (const _update of updates);
-}
+describe('with a worker', { tags: 'long' }, () => {
+  let stack: Stack;
+  beforeAll(async () => {
+    stack = await startStack({ address, simulator: { autoCreate: true } });
+  });
+  afterAll(() => stack.stop());
+  const send = (jobId: string) => stack.followUps.start({ projectId: project, jobId, prompt: 'Add tests.', ...FAST });
+  const messages = (jobId: string) => stack.simulator.job(project, jobId)?.messages;
 
-/** Forwards connections until it is taken down. Then it resets them and accepts no new ones. */
-class TcpProxy {
-  #isUp = true;
-  readonly #sockets = new Set<Socket>();
+  test('a reset does not end the wait for the result: the new run does, and the message is not sent twice', async () => {
+    const followUp = await send('slow-1');
+    await eventually('it polls', async () => (await followUp.progress()).polls > 0);
+    const outcome = followUp.result();
+    const handle = stack.client.workflow.getHandle(followUp.workflowId);
+    const { runId } = await handle.describe();
+    const { events } = await handle.fetchHistory();
+    const firstTask = events?.find((event) => event.workflowTaskCompletedEventAttributes);
+    const newRunId = await resetToTask(stack.client, { workflowId: followUp.workflowId, runId }, firstTask);
+    expect(newRunId).not.toBe(runId);
+    expect(await outcome).toMatchObject({ status: 'completed' });
+    expect(messages('slow-1')).toBe(1);
+  });
 
-  private constructor(
-    private readonly server: Server,
-    readonly address: string,
-  ) {}
-
-  static async to(target: string): Promise<TcpProxy> {
-    const [host = '', port = ''] = target.split(':');
-    const server = createServer();
-    server.listen(0, '127.0.0.1');
-    await once(server, 'listening');
-    const bound = server.address();
-    const proxy = new TcpProxy(server, `127.0.0.1:${typeof bound === 'object' && bound ? bound.port : 0}`);
-    server.on('connection', (near) => {
-      if (!proxy.#isUp) return void near.resetAndDestroy();
-      const far = connect(Number(port), host);
-      for (const [socket, other] of [
-        [near, far],
-        [far, near],
-      ] as const) {
-        proxy.#sockets.add(socket);
-        socket.pipe(other);
-        socket.on('error', () => other.destroy());
-        socket.on('close', () => {
-          proxy.#sockets.delete(socket);
-          other.destroy();
-        });
-      }
-      return undefined;
-    });
-    return proxy;
-  }
-
-  down(): void {
-    this.#isUp = false;
-    for (const socket of this.#sockets) socket.resetAndDestroy();
-  }
-
-  up(): void {
-    this.#isUp = true;
-  }
-
-  close(): void {
-    this.down();
-    this.server.close();
-  }
-}
+  test('watch yields only changes, lasts through an outage of Temporal, and ends with the follow-up', async () => {
+    const proxy = await startTcpProxy(address);
+    const away = Connection.lazy({ address: proxy.address, interceptors: [] });
+    onTestFinished(() => Promise.all([away.close(), proxy.close()]).then(() => undefined));
+    const { workflowId } = await send('slow-2');
+    const handle = new FollowUpClient({ client: new Client({ connection: away }) }).handle(workflowId);
+    const result = handle.result();
+    const updates: FollowUpUpdate[] = [];
+    const watching = (async () => {
+      for await (const update of handle.watch({ intervalMs: 100 })) updates.push(update);
+    })();
+    await eventually('the watch has begun', () => updates.length > 0);
+    proxy.set({ kind: 'blackhole' });
+    await eventually('the watch says so', () => updates.some(({ progressUnavailable }) => progressUnavailable));
+    proxy.set({ kind: 'pass' });
+    proxy.cut();
+    expect(await result).toMatchObject({ status: 'completed' });
+    await watching;
+    expect(updates.at(-1)).toMatchObject({ summary: { status: 'completed' }, progress: { state: 'completed' } });
+    expect(new Set(updates.map((update) => JSON.stringify(update))).size).toBe(updates.length);
+    expect(messages('slow-2')).toBe(1);
+  });
+});
