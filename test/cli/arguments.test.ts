@@ -90,7 +90,7 @@ test.each<[args: string[], ...said: (string | RegExp)[]]>([
 
 test.each<[what: string, args: string[], stdin: string | Buffer, said: string]>([
   ['not UTF-8', ['send', 'p', 'j', '-'], Buffer.from([0x68, 0xff, 0xfe]), 'prompt: stdin is not UTF-8'],
-  ['above 256 KiB', ['send', 'p', 'j', '-'], 'x'.repeat(262_145), 'prompt: must be at most 262144 bytes'],
+  ['above 256 KiB', ['send', 'p', 'j', '-'], 'x'.repeat(262_145), '262144 bytes of UTF-8: stdin is longer'],
   [
     'a document with a typo',
     ['schedule', 'create', 'n', '-', '--every', '1h'],
