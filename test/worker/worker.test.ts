@@ -208,8 +208,8 @@ test(
     await worker.ready;
     const followUp = client.workflow.getHandle((await followUps.start(input)).workflowId);
     onTestFinished(async () => {
-    await Promise.all([followUp.terminate(), budget.terminate()]);
-  });
+      await Promise.all([followUp.terminate(), budget.terminate()]);
+    });
     await eventually('the budget is asked', async () => {
       const { raw } = await followUp.describe();
       return (raw.pendingActivities ?? []).some(({ lastStartedTime }) => lastStartedTime);
