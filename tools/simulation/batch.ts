@@ -275,11 +275,12 @@ export class Batches {
 function portOf(run: Run, wake: () => void) {
   const { server, nowMs, condition } = run;
   const { world } = server;
+  const { between, pick } = world.chance;
   let alarmAtMs = Infinity;
-  /** Does `what` after a while. */
+  /** Does `what` after a while: on a busy server, after seconds. */
   const later = async <T>(what: () => T): Promise<T> => {
     const begin = (id: number) =>
-      world.after(world.chance.between(2, 200), () => void server.deliver(run, { id, value: what() }));
+      world.after(between(2, pick([200, 3_000])), () => void server.deliver(run, { id, value: what() }));
     return (await run.call(begin).result)?.value as T;
   };
   const signal = (workflowId: string, name: string, input?: unknown) =>
