@@ -12,7 +12,6 @@ const MAX_MASKS = 50;
 /** The encodings in which a secret is found. */
 type Spellings = 'every' | 'literal';
 
-/** Masks of secrets in every encoding. */
 const masks = new Map<string, (text: string) => string>();
 /** All secrets, literal and in JSON, by their first characters: there may be thousands. */
 const literals = new Map<string, string[]>();

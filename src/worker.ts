@@ -26,7 +26,6 @@ export { createLogger } from './logging.js';
 export type { TemporalPlugin } from './temporal/data-converter.js';
 export { runUntilSignal, type WorkerService } from './worker/service.js';
 
-/** How long a worker waits for each thing that it closes. */
 const CLOSE_LIMIT_MS = 5_000;
 
 /** Settings of {@link startWorker}. */

@@ -119,7 +119,6 @@ export function createBudgets(
   };
 }
 
-/** Runs calls with the same key one after another. */
 function createTurns(): <T>(key: string, call: () => Promise<T>) => Promise<T> {
   const last = new Map<string, Promise<unknown>>();
   return async (key, call) => {

@@ -30,7 +30,6 @@ class RefusedError extends Error {
   override name = 'RefusedError' as const;
 }
 
-/** The state of the request. */
 interface Attempt {
   started: boolean;
   refused: boolean;

@@ -1,4 +1,3 @@
-/** Replacement for a secret. */
 export const MASK = '[masked]';
 
 const HTML_ENTITIES: Readonly<Record<string, string>> = {

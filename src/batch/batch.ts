@@ -29,13 +29,10 @@ const REMEMBERED_UPDATES = 50;
 const MOST_RESTARTS = 3;
 
 interface PartRecord {
-  /** Index of its first item. */
   first: number;
   size: number;
-  /** See `hashOfItems`. */
   hash: string;
   order: PartOrder;
-  /** Number of the latest order sent. */
   sent: number;
   /** Most follow-ups that it may have open, as far as the batch knows. */
   granted: number;
@@ -68,7 +65,6 @@ export interface BatchState extends BatchStart {
   parts: PartRecord[];
   /** The first {@link MAX_RESULT_ITEMS} items. The parts hold the others. */
   kept: BatchItem[];
-  /** The latest `addItems` updates, with their answers. */
   updates: [id: string, total: number][];
 }
 
@@ -108,7 +104,6 @@ export class Batch {
     return this.#started().map((_, part) => this.idOf(part));
   }
 
-  /** The parts that have not ended. */
   running(): [part: number, record: PartRecord][] {
     return [...this.state.parts.entries()].filter(([, record]) => remainingOf(record) > 0);
   }

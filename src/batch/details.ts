@@ -31,7 +31,6 @@ export function describeBatch(status: BatchStatus, errors: readonly BatchItem[],
   return lines.join('\n');
 }
 
-/** Describes a part in Markdown. */
 export function describePart(part: Part, { first, items, batchId }: PartInput, nowMs: number): string {
   const ended = endedOf(part.counts());
   return [

@@ -24,7 +24,6 @@ export function hasOutcome({ status, error }: ItemOutcome): boolean {
   return status !== undefined || error !== undefined;
 }
 
-/** The counts for one item. */
 export function countsOf({ status, error }: ItemOutcome): BatchCounts {
   return {
     completed: 0,

@@ -74,7 +74,6 @@ export function hashOfItem(item: unknown): string {
   return hash64(JSON.stringify(fields));
 }
 
-/** Identifies the follow-up with this input. */
 export function expectationOf(input: unknown): ExpectedItem {
   return { hash: hashOfItem(input), mayAssume: (input as FollowUpInput).onUnknownDelivery === 'assumeSent' };
 }

@@ -14,7 +14,6 @@ export interface PartPort extends FlowPort {
    */
   runFollowUp(start: ItemStart & { hash: string }): Promise<ItemOutcome | 'used'>;
   cancelFollowUp(workflowId: string): Promise<unknown>;
-  /** The outcomes of follow-ups, in the order of the items. */
   findItems(input: FindItemsInput): Promise<FoundItem[]>;
   /** Returns `false` if no workflow with the batch's id runs. */
   tellBatch(report: PartReport): Promise<boolean>;
@@ -33,7 +32,6 @@ const FIRST_LOOK_MS = 2_000;
 const LAST_LOOK_MS = 30 * 60_000;
 /** The same interval while Temporal reports all ends, as far as the part knows. */
 const RARE_LOOK_MS = 6 * 60 * 60_000;
-/** Items in a call of `findItems`. */
 const ASKED_AT_ONCE = 100;
 
 const GONE: Readonly<ItemOutcome> = {
@@ -51,7 +49,6 @@ export class PartFlow extends Flow {
    * has ended repeats its past, and would start items that the batch has given up.
    */
   #isWanted = false;
-  /** Whether its batch no longer exists. */
   #isOrphan = false;
   /** Whether it never starts anything again. */
   #hasStopped = false;

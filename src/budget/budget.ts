@@ -29,7 +29,6 @@ import {
   type Waiter,
 } from './state.js';
 
-/** Most follow-ups in line. */
 export interface Places {
   /** In total: ten hours of a budget of 100. */
   most: number;

@@ -1,7 +1,6 @@
 import type { Answer, Ask, BudgetEvent } from '../contract/protocol.js';
 import type { Budget, ListedSend, Message } from './budget.js';
 
-/** Result of the activity that lists sends. */
 export interface RecentSends {
   /** In the order of their ends; running ones come last. */
   sends: ListedSend[];
@@ -18,7 +17,6 @@ export interface RecentSends {
 export interface BudgetPort {
   /** The budget's first run, before any reset. */
   readonly originalRunId: string;
-  /** Whether this run has the previous run's state. */
   readonly isContinued: boolean;
   nowMs(): number;
   /** Resolves with `true` when `isOver()`, or with `false` after `ms`. */

@@ -11,7 +11,6 @@ export interface SendId {
 }
 
 export interface Waiter extends SendId {
-  /** See {@link jobKey}. */
   job: string;
   lane: Lane;
   leaseMs: number;
@@ -25,7 +24,6 @@ export interface Waiter extends SendId {
   held?: { reason: Refusal; untilMs: number };
 }
 
-/** A send that may be in progress. */
 export interface Grant extends SendId {
   grantedAtMs: number;
   /** Time from the grant after which the send has ended or never starts. */
@@ -34,13 +32,11 @@ export interface Grant extends SendId {
   overAtMs: number;
 }
 
-/** The latest grant of a follow-up. */
 export interface Known {
   runId: string;
   sendNumber: number;
   grantedAtMs: number;
   overAtMs: number;
-  /** `null` until known. */
   outcome: SendOutcome | null;
   /** When it became known, by Temporal's clock. */
   outcomeAtMs: number;

@@ -13,7 +13,6 @@ export interface StatusExtent {
   mostSends?: number;
 }
 
-/** The status of a budget at `nowMs`. */
 export function budgetStatus(
   projectId: string,
   budget: Budget,

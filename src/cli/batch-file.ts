@@ -18,7 +18,6 @@ import { type CliIo, ExitCode, UsageError } from './cli.js';
 import { type ByteSource, openSource, type PromptSource, readPrompt, toLimits, toSettings } from './options.js';
 import { counted } from './text.js';
 
-/** Options of `follow-up batch run` for its input. */
 export interface BatchInputOptions extends PromptSource {
   id: string;
   allowDuplicates?: boolean;
@@ -185,7 +184,6 @@ export class BadLinesError extends Error {
   readonly delivered = 'no';
   readonly issues: readonly (InputIssue & { line: number })[];
 
-  /** @param shown the first invalid lines */
   constructor(
     file: string,
     lineCount: number,

@@ -215,7 +215,6 @@ function isFailure({ status, error }: BatchItem): boolean {
   return status === 'failed' || error !== undefined;
 }
 
-/** Counts of a running batch or of a result. */
 type Counts = Omit<FollowUpBatchResult, 'items' | 'truncated' | 'cancelled'> &
   Partial<Pick<BatchStatus, 'open' | 'waitingForBudget' | 'waitingToStart' | 'sealed'>> & {
     cancelled?: boolean | undefined;
@@ -271,7 +270,6 @@ export function describeBatch(status: BatchStatus, failures: readonly BatchItem[
   return [...lines, ...failureLines(status, failures)].join('\n');
 }
 
-/** Describes an ended batch. */
 export function describeBatchResult(batchId: string, { items, ...counts }: FollowUpBatchResult): string {
   // A failed job may still show the pull request of an earlier turn.
   const linked = items.flatMap((item) =>

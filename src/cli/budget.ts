@@ -187,7 +187,6 @@ export function describeState(status: BudgetStatus): string {
   return plainLines(describeBudgetState(status, clock)).join(' ');
 }
 
-/** Describes an update of a watched budget in full. */
 export function describeBudgetUpdate(projectId: string, update: BudgetUpdate, now = new Date()): string {
   const { status } = update;
   return [...warningsOf(projectId, update), ...(status ? [describeBudget(status, now)] : [])].join('\n');

@@ -4,7 +4,6 @@ import { type Environment, processEnvironment } from '../config/settings-reader.
 import { maskSecrets } from '../secrets.js';
 import { plainText, safeJson, safeLine } from '../terminal-text.js';
 
-/** Exit codes of the command line. */
 export const ExitCode = {
   /** The agent job was completed or archived, or the command succeeded. */
   ok: 0,
@@ -35,7 +34,6 @@ export class InterruptedError extends Error {
   override readonly name = 'InterruptedError';
   readonly type = 'Interrupted';
   readonly exitCode = ExitCode.interrupted;
-  /** The follow-up that continues, if any. */
   workflowId?: string;
 
   constructor(readonly signal: NodeJS.Signals) {
@@ -70,7 +68,6 @@ export interface Cli {
 
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 
-/** The environment of this process. */
 export function processIo(): CliIo {
   return {
     env: processEnvironment(),
@@ -97,12 +94,9 @@ function commandName(): string {
   return isCheckout || processEnvironment()['npm_command'] === 'exec' ? 'npx follow-up' : 'follow-up';
 }
 
-/** The format of a list. */
 interface ListView<T> {
-  /** Headings and widths of the columns. */
   columns: Record<string, number>;
   row: (item: T) => readonly string[];
-  /** Text for an empty list. */
   none: string;
   /** @default the item itself */
   document?: (item: T) => unknown;

@@ -225,7 +225,6 @@ FILE has one follow-up as JSON per line, as for "follow-up batch run", or is one
 JSON document: {"items": […]} or {"projectId": …, "prompt": …, "jobIds": […]}.
 You cannot change a schedule: delete it and create it again.`;
 
-/** Commands for one schedule. */
 const scheduleOrders = {
   describe: 'show the times and policies of a schedule, its next firings and its latest 10',
   pause: 'stop firing until resumed; a running batch continues',
@@ -234,7 +233,6 @@ const scheduleOrders = {
   delete: 'delete a schedule; running batches continue',
 };
 
-/** Descriptions of common arguments. */
 const ARGUMENTS: Record<string, string> = {
   project: 'project id',
   job: 'job id',
@@ -292,7 +290,6 @@ function addSettingOptions(command: Command, defaultLane: (typeof lanes)[number]
     .option('--budget-wait-timeout <duration>', 'longest wait before the send (default: 7d)');
 }
 
-/** Adds the options that limit a batch. */
 function addLimitOptions(command: Command): Command {
   return command
     .option('--max-open <n>', 'maximum number of open follow-ups (default: 50)')

@@ -23,7 +23,6 @@ interface DevOptions {
   uiPort?: unknown;
 }
 
-/** The running parts of `follow-up dev`. */
 type DevStack = Awaited<ReturnType<typeof startStack>>;
 
 /** Functions that stop the started parts, in the order of their start. */
@@ -185,7 +184,6 @@ function ownFollowUp({ project, job, prompt }: DevOptions): StartInput | undefin
   return { ...followUpInput, key };
 }
 
-/** Four jobs of one project. */
 function demonstration(): StartInput[] {
   const prompts = {
     'add-tests': 'Add tests for the parser.',
@@ -198,7 +196,6 @@ function demonstration(): StartInput[] {
   return Object.entries(prompts).map(([jobId, prompt]) => ({ projectId: 'demo', jobId, prompt, poll }));
 }
 
-/** The follow-ups and their outcomes for `--json`. */
 type Outcomes = Awaited<ReturnType<typeof sendAll>>;
 
 async function sendAll(cli: Cli, stack: DevStack, inputs: StartInput[], signal: AbortSignal) {

@@ -9,7 +9,6 @@ export interface ReportedError extends Partial<FailureDetails> {
   badLineCount?: number;
 }
 
-/** Fields of an error for its report. */
 interface Reportable {
   type?: string;
   exitCode?: ExitCode;

@@ -174,7 +174,6 @@ export const resolve = order(
   (workflowId, word) => `${workflowId} now treats its message as ${word}`,
 );
 
-/** A command that sends a request to a follow-up. */
 function order<Word = unknown>(
   give: (followUp: FollowUpHandle, word: Word) => Promise<void>,
   done: (word: Word) => object,

@@ -12,12 +12,10 @@ export function pick(options: object, names: readonly string[]): Record<string, 
   return Object.fromEntries(Object.entries(options).filter(([name]) => names.includes(name)));
 }
 
-/** The unchecked limits of a batch. */
 export function toLimits(options: object): Record<string, unknown> {
   return pick(options, ['maxOpen', 'canary', 'maxFailures']);
 }
 
-/** The unchecked settings of a follow-up. */
 export function toSettings(options: object): Record<string, unknown> {
   const { pollInitialInterval, pollMaxInterval, pollBackoffCoefficient } = options as Record<string, unknown>;
   const poll = defined({

@@ -3,7 +3,6 @@ import { maskSecrets } from '../secrets.js';
 import { plainText, safeLine } from '../terminal-text.js';
 import { isLive, type Output } from './cli.js';
 
-/** The text of an update. */
 export interface ProgressText {
   /** State, place in the queue, job status, last error: a change deserves a new line. */
   headline: string;
@@ -11,7 +10,6 @@ export interface ProgressText {
   timing: string;
 }
 
-/** A row of the progress display. */
 export interface ProgressRow<T> {
   label: string;
   work: (report: (progress: ProgressText) => void) => Promise<T>;

@@ -11,7 +11,6 @@ import { counted, rowsOf } from './text.js';
 /** A schedule's batch has at most 256 KiB of JSON; the file may also contain spaces and escapes. */
 const MAX_FILE_BYTES = 4 * 1_048_576;
 
-/** Options that are fields of the schedule. */
 const SCHEDULE_OPTIONS = 'cron every offset timeZone overlap catchUpWindow limit note paused'.split(' ');
 
 interface CreateOptions {

@@ -57,7 +57,6 @@ export interface RetryMemo extends Record<string, unknown> {
 
 const retryMemoSchema = z.object({ retryOf: z.string(), indexes: z.string().regex(/^\d+(-\d+)?(,\d+(-\d+)?)*$/) });
 
-/** Reads the memo of a retry, if it is one. */
 export function readRetryMemo(memo: Record<string, unknown> | undefined): RetryMemo | undefined {
   return retryMemoSchema.safeParse(memo).data;
 }

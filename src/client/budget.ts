@@ -57,12 +57,10 @@ const QUERY_TIMEOUT_MS = 5_000;
 const COUNTING_TIMEOUT_MS = 10_000;
 const COUNTING_INTERVAL_MS = 250;
 
-/** A project's budget, with what its start needs. */
 export interface BudgetTarget {
   client: Client;
   projectId: string;
   taskQueue: string;
-  /** Settings of a budget that does not exist yet. */
   settings: BudgetSettings;
 }
 

@@ -337,7 +337,6 @@ export async function sendUpdate<Answer>(client: Client, about: About, send: () 
   }
 }
 
-/** The answer of a workflow, or why it does not answer. */
 export async function answerOf<Answer>(ask: () => Promise<Answer>): Promise<{ answer?: Answer; silence?: string }> {
   try {
     return { answer: await ask() };
@@ -351,7 +350,6 @@ function oneLine(text: string): string {
   return text.replace(/\s+/g, ' ').trim().slice(0, 300);
 }
 
-/** How long {@link findIdleTaskQueue} waits for an answer. */
 const POLLERS_TIMEOUT_MS = 1_000;
 
 /** See `FollowUpClient.idleTaskQueue`. */

@@ -76,7 +76,6 @@ function isWaiting(progress: FollowUpProgress): progress is Waiting {
   return waitingStates.some((state) => state === progress.state);
 }
 
-/** Adds a watch's heartbeat. */
 async function joinWatch(
   client: Client,
   workflowId: string,

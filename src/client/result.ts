@@ -29,7 +29,6 @@ const RECONNECT_INTERVAL_MS = 1_000;
 /** Most consecutive vague errors. The SDK has tried 10 times before it throws one. */
 const MOST_VAGUE_IN_A_ROW = 10;
 
-/** A workflow whose result is awaited. */
 interface Awaited<Result> {
   about: About;
   /** Describes the workflow, which fails while Temporal is away. */

@@ -86,7 +86,6 @@ function parseCreateInput(input: CreateScheduleInput) {
   return { ...schedule.value, input: batch.value };
 }
 
-/** Why a schedule can't fire an otherwise valid batch. */
 function unfitIssues(name: string, batch: FollowUpBatchInput): InputIssue[] {
   const issues: InputIssue[] = [];
   const bytes = Buffer.byteLength(JSON.stringify(batch));

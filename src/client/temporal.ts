@@ -12,7 +12,6 @@ import {
 /** Deadline of a call to Temporal in milliseconds, including the SDK's retries. */
 export const DEFAULT_CALL_TIMEOUT_MS = 10_000;
 
-/** The subject of a call to Temporal. */
 export interface About {
   workflowId: string;
   /** The refusal to throw if the workflow does not exist, and its id. Default: the SDK's WorkflowNotFoundError */
@@ -140,7 +139,6 @@ export async function* listWorkflows(client: Client, query: string): AsyncGenera
   }
 }
 
-/** Most workflows that {@link listIds} finds by default. */
 const MOST_IDS = 500;
 
 /**

@@ -120,7 +120,6 @@ function checkAgentJobs(settings: SettingsReader, { baseUrl, allowHttp }: Worker
   settings.file(keysFile.name, parseKeysFile, rule);
 }
 
-/** Settings whose files hold a secret. */
 const secretFiles = [
   'AGENT_JOBS_API_KEY_FILE',
   'AGENT_JOBS_API_KEYS_FILE',

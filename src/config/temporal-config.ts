@@ -17,7 +17,6 @@ import { NotUtf8Error, withoutBom } from '../text-file.js';
 import { dataConverterSetting, parseAddress } from './settings.js';
 import { type Environment, readSettings, type SettingsReader } from './settings-reader.js';
 
-/** The connection to Temporal. */
 export interface TemporalConfig {
   /** Host and port of the frontend. @default 'localhost:7233' */
   address: string;
@@ -224,7 +223,6 @@ function checkTls(tls: ClientConfigTLS | undefined, refuse: Refuse): ClientConfi
   return { ...others, ...defined({ serverCACert: authority.source, clientCert: own.source, clientKey: key.source }) };
 }
 
-/** Host and port, with a default port. */
 function readAddress(settings: SettingsReader, text = DEFAULT_ADDRESS): string {
   const { host, port = 7233 } = parseAddress(text) ?? {};
   if (host !== undefined) return `${host}:${port}`;

@@ -12,7 +12,6 @@ import { parseInput } from './validation.js';
 export const partOrderSchema = z.object({
   /** Always increases, even after a reset of the batch, because it is at least the time in milliseconds. */
   number: z.number().min(0),
-  /** Most follow-ups that the part may have open. */
   share: z.int().min(0),
   /** Only items below this index in the batch may start. */
   until: z.int().min(0).optional(),
@@ -47,7 +46,6 @@ export type PartReport = z.infer<typeof partReportSchema>;
 
 /** The items of a part. `template` is filled into every item. */
 export const partItemsSchema = z.object({
-  /** Index of the first item in the batch. */
   first: z.int().min(0),
   template: z.record(z.string(), z.unknown()),
   items: z.array(z.unknown()),
@@ -72,7 +70,6 @@ export interface ExpectedItem {
   mayAssume: boolean;
 }
 
-/** Input of the activity `findItems`. */
 export interface FindItemsInput {
   batchId: string;
   items: (ExpectedItem & { workflowId: string })[];
@@ -82,7 +79,6 @@ export interface FindItemsInput {
 export const foundItemSchema = z.object({ outcome: outcomeSchema.optional(), isOpen: z.literal(true).optional() });
 export type FoundItem = z.infer<typeof foundItemSchema>;
 
-/** Result of the activity `findPart`. */
 export const foundPartSchema = z.object({
   isOpen: z.literal(true).optional(),
   /** Items for a restart. Missing if Temporal no longer keeps them, or if a retry of the batch was started. */

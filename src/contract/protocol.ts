@@ -27,7 +27,6 @@ export function isUndelivered(outcome: SendOutcome): boolean {
   return outcome === 'notSent' || refusalOf(outcome) !== undefined;
 }
 
-/** The refusal that an outcome reports, if any. */
 export function refusalOf(outcome: SendOutcome): Refusal | undefined {
   if (outcome === 'unauthorized') return 'credentials';
   return outcome === 'limited' || outcome === 'payment' ? outcome : undefined;
@@ -60,7 +59,6 @@ const refusedRead = { refusal: z.enum(refusals).exactOptional(), retryAfterMs: d
 
 /** Identifies a send of a run. A grant belongs to one run, and a reset makes another. */
 const send = {
-  /** Temporal generates UUIDs. */
   runId: z.string().min(1).max(64),
   /** 1 for the first send; increases after each send that was not delivered or is repeated by request. */
   sendNumber: z.int().min(1).max(1_000_000),
@@ -74,7 +72,6 @@ export const askSchema = z.object({
   lane: z.enum(lanes),
   /** `hash64` of the prompt. */
   messageTag: z.string().max(16),
-  /** Whether this run replaces another that may have sent. */
   mayHaveSent: z.boolean(),
   /** Start of the workflow's first run, or somewhat earlier, in epoch milliseconds. */
   startedAtMs: instantMsSchema,
@@ -112,7 +109,6 @@ const grantedSchema = z.object({
   leaseMs: durationMs.min(1),
   /** No byte of it arrives later. */
   overAtMs: instantMsSchema,
-  /** The job at the end of the previous turn. */
   lastTurn: fingerprintSchema.exactOptional(),
 });
 export type Granted = z.infer<typeof grantedSchema>;
@@ -174,7 +170,6 @@ export const anyAnswerSchema = z.discriminatedUnion('kind', [
 ]);
 export type Answer = z.infer<typeof anyAnswerSchema>;
 
-/** A send is over. */
 const settlementSchema = z.object({
   kind: z.literal('settle'),
   workflowId: idText,
@@ -195,7 +190,6 @@ const endSchema = z.object({
   runId: send.runId,
   /** Set if the end of its turn was not seen: no other follow-up gets the job before this time. */
   turnUntilMs: instantMsSchema.exactOptional(),
-  /** The job at the end of its turn. */
   lastTurn: fingerprintSchema.exactOptional(),
 });
 export type End = z.infer<typeof endSchema>;
@@ -207,7 +201,6 @@ export type BudgetEvent = z.infer<typeof budgetEventSchema>;
 /** Asks for a slot. Starts the budget if it does not exist. */
 export const askUpdate = defineUpdate<Answer, [Ask]>('ask');
 
-/** Options of every start of a budget's workflow. */
 export function budgetStartOptions({ projectId, taskQueue }: { projectId: string; taskQueue: string }) {
   return {
     workflowId: projectBudgetWorkflowId(projectId),
@@ -239,7 +232,6 @@ export const wakeSignal = defineSignal('wake');
 const count = z.int().min(0).max(10_000);
 
 const settingsSchema = z.object({
-  /** Messages in a window. */
   limit: count,
   windowMs: z.number().min(1).max(31_536_000_000),
   /** Slots kept free of the batch lane. */

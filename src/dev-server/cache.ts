@@ -20,7 +20,6 @@ export function cacheDirectory(env: Environment, home = homedir): string {
   }
 }
 
-/** Options of {@link fetchOnce}. */
 interface FetchOptions<T> {
   cacheDirectory: string;
   /** Unique in the cache. */
@@ -73,7 +72,6 @@ export async function fetchOnce<T>(options: FetchOptions<T>): Promise<T> {
   }
 }
 
-/** Returns whether the file is new. */
 async function create(lock: string): Promise<boolean> {
   try {
     await mkdir(join(lock, '..'), { recursive: true });

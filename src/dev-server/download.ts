@@ -8,7 +8,6 @@ import type { Environment } from '../config/index.js';
 import type { PinnedServer } from './pins.js';
 import { childEnvironment, type OnProgress } from './process.js';
 
-/** Options of the search for a server. */
 export interface ResolveOptions {
   env: Environment;
   onProgress?: OnProgress | undefined;
@@ -56,7 +55,6 @@ export async function downloadWithSdk(
   throw new Error(`temporal.download cannot be reached or refuses: ${failure?.split('): ').at(-1) ?? 'no reason'}`);
 }
 
-/** Ways to run pip, in order. */
 const PIPS = ['python3 -m pip', 'pip3', 'pip', 'python -m pip'];
 
 /**
@@ -131,7 +129,6 @@ async function runDownload(
   }
 }
 
-/** Total size of the files in a directory. */
 function sizeOf(directory: string): number {
   const sizes = readdirSync(directory).map((name) => statSync(join(directory, name), { throwIfNoEntry: false })?.size);
   return sizes.reduce<number>((sum, size = 0) => sum + size, 0);

@@ -11,7 +11,6 @@ import { resolveTemporalCli } from './resolve.js';
 
 export type { OnProgress } from './process.js';
 
-/** Options of {@link startDevServer}. */
 interface DevServerOptions extends ResolveOptions {
   /** gRPC port. @default a free one */
   port?: number | undefined;
@@ -19,7 +18,6 @@ interface DevServerOptions extends ResolveOptions {
   uiPort?: number | undefined;
   /** Whether an omitted port is the usual one, if free. @default false */
   preferUsualPorts?: boolean;
-  /** Whether the web UI is served. @default false */
   ui?: boolean;
   /** Further arguments of `temporal server start-dev`, such as `['--search-attribute', 'Colour=Keyword']`. */
   args?: readonly string[];
@@ -37,7 +35,6 @@ export interface DevServer extends Pick<ServerProcess, 'pid' | 'exited' | 'lastO
 }
 
 const IP = '127.0.0.1';
-/** Default ports of Temporal and of its UI. */
 export const USUAL_PORTS = { port: 7233, uiPort: 8233 } as const;
 /** Excludes the download. */
 const START_TIMEOUT_MS = 60_000;

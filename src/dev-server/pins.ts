@@ -5,7 +5,6 @@ export interface PinnedServer {
   /** Version of both the package and the server. */
   version: string;
   executable: 'temporal' | 'temporal-test-server';
-  /** The fix if the server is not available. */
   fix: string;
   /** By `process.platform`-`process.arch`. */
   platforms: Readonly<Record<string, Pin>>;

@@ -26,10 +26,8 @@ export interface ServerProcess {
   stop(graceMs?: number): Promise<void>;
 }
 
-/** Options of {@link startServerProcess}. */
 interface ServerProcessOptions extends Pick<SpawnOptions, 'cwd' | 'uid' | 'gid'> {
   env: NodeJS.ProcessEnv;
-  /** Called with the server's output. */
   onOutput?: (text: string) => void;
 }
 

@@ -102,11 +102,9 @@ export class FollowUp {
   #sendNumber = 1;
   /** Once the message may have been delivered, the time until which the job may show the previous turn. */
   #turnUntilMs: number | undefined;
-  /** Stops the current wait. */
   #stop: () => void = () => undefined;
   /** Whether the follow-up itself stopped its wait, rather than an operator. */
   #isInterrupted = false;
-  /** Whether it is time to ask the budget again. */
   #isWoken = false;
   /** {@link grantName} of the last grant that was used or returned. No grant is used twice. */
   #spent = '';

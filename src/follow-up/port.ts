@@ -10,7 +10,6 @@ export interface FollowUpPort {
   /** Start of the workflow's first run, or somewhat earlier, in epoch milliseconds. */
   readonly startedAtMs: number;
   readonly runId: string;
-  /** Whether this run replaces another that may have sent. */
   readonly mayHaveSent: boolean;
   nowMs(): number;
   /** A random number from 0 to 1. */
@@ -41,7 +40,6 @@ export interface Stoppable<T> {
   stop(): void;
 }
 
-/** Why an ask or a watch does not succeed. */
 export interface Trouble {
   /** A `WaitReason` or a `BlockReason`. */
   reason: string;
@@ -59,7 +57,6 @@ export interface SlotOrder {
   isInDoubt: boolean;
   /** The run that orders it. A reset run repeats its predecessor's ask, which may have led to a send. */
   runId: string;
-  /** The activity adds the rest. */
   ask: Omit<Ask, 'workflowId' | 'runId' | 'leaseMs' | 'drainMs' | 'maxLimit'>;
 }
 
@@ -97,11 +94,9 @@ export function grantName({ runId, sendNumber }: Pick<SendOrder['grant'], 'runId
 }
 
 export interface SendResult {
-  /** See {@link grantName}. */
   grant: string;
   /** `foreign`: the grant belongs to another run, and this one sent nothing. */
   outcome: SendOutcome | 'foreign';
-  /** The job just before the send. */
   baseline?: AgentJob;
   /** The job, as the service's answer to the message shows it. */
   job?: AgentJob;

@@ -13,7 +13,6 @@ const LASTING_MS = 30_000;
 /** Each period of trouble must last twice as long as the previous one to be reported, up to about an hour. */
 const MAX_DOUBLINGS = 7;
 
-/** The result of one read of a job. */
 export type Read =
   | { kind: 'job'; job: AgentJob }
   | { kind: 'notFound'; message: string }
@@ -54,7 +53,6 @@ const seenSchema = z.object({
   polls: z.number(),
   /** Time of the next read, ISO 8601 in UTC. */
   nextPollAt: z.iso.datetime(),
-  /** Error of the last read, if it failed. */
   lastError: z.string().exactOptional(),
   /** The job as last read, only with the fields that this project knows. */
   job: agentJobSchema.exactOptional(),
@@ -67,7 +65,6 @@ const seenSchema = z.object({
   endSeenAtMs: z.number().exactOptional(),
   /** Consecutive failed reads of one kind, and the time of the first. */
   failing: z.object({ kind: z.enum(['notFound', 'failed']), polls: z.number(), sinceMs: z.number() }).exactOptional(),
-  /** How often trouble was reported. */
   troubles: z.number().exactOptional(),
 });
 /** What a watch has seen. The activity keeps it in its heartbeat, which people and programs can read. */

@@ -1,8 +1,5 @@
-/** A failure instead of an answer. */
 export type Failure =
-  /** The connection is reset. */
   | 'reset'
-  /** There is never an answer. */
   | 'hang'
   /** Another status, with the interface's Error body. */
   | { status: number; error?: string; headers?: Record<string, string> };
@@ -12,7 +9,6 @@ export interface Drip {
   dripMs: number;
 }
 
-/** A fault that strikes the next matching requests. */
 export type PlannedFault = {
   method: 'GET' | 'POST';
   /** @default any project */
@@ -30,7 +26,6 @@ export type PlannedFault = {
   | { when: 'after'; how: Drip }
 );
 
-/** Planned faults that have not struck yet. */
 export class FaultPlan {
   #left: { fault: PlannedFault; times: number }[] = [];
 

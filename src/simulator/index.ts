@@ -26,13 +26,10 @@ export interface Simulator {
   /** Address for clients, such as `http://127.0.0.1:40123`. */
   readonly baseUrl: string;
   readonly port: number;
-  /** The currently accepted key. */
   readonly apiKey: string;
   /** Every message request that arrived completely, in the order of decisions. */
   readonly ledger: readonly LedgerEntry[];
-  /** Number of get-job requests. */
   readonly gets: number;
-  /** Adds or replaces a job. */
   addJob(job: NewJob): void;
   /** Changes a job as another client would. Throws if it does not exist. */
   changeJob(change: JobChange): void;
@@ -42,7 +39,6 @@ export interface Simulator {
   update(patch: SimulatorUpdate): void;
   /** Plans a fault for the next matching requests. Faults strike in the order of planning. */
   failNext(fault: PlannedFault): void;
-  /** Drops planned faults that have not struck yet. */
   clearFaults(): void;
   /** Most messages of a project that counted against its limit in any rolling window. */
   maxInAnyWindow(projectId: string, windowMs: number): number;

@@ -11,7 +11,6 @@ export interface ServiceJob {
   archivedAt: string | null;
 }
 
-/** How a job handles messages. */
 interface JobBehaviour {
   /** Status at the end of each turn. @default 'completed' */
   outcome?: 'completed' | 'failed' | 'archived';
@@ -32,7 +31,6 @@ export interface NewJob {
   behaviour?: JobBehaviour;
 }
 
-/** A change other than the end of a turn. */
 export interface JobChange extends Partial<Pick<ServiceJob, 'status' | 'prLink'>> {
   projectId: string;
   jobId: string;
@@ -40,7 +38,6 @@ export interface JobChange extends Partial<Pick<ServiceJob, 'status' | 'prLink'>
 
 /** A job without timers: its state follows from the given time, in epoch milliseconds, which must not go back. */
 export class SimulatedJob {
-  /** Accepted messages. */
   messages = 0;
   #state: ServiceJob;
   #turn: { endsAtMs: number; linkBefore: string | null } | undefined;
@@ -57,7 +54,6 @@ export class SimulatedJob {
     this.#state = { ...job, prLink: this.#pullRequestLink(job.source.repository) };
   }
 
-  /** The true state of the job. */
   truth(nowMs: number): ServiceJob {
     const turn = this.#turn;
     if (!turn || nowMs < turn.endsAtMs) return this.#state;
@@ -140,7 +136,6 @@ export class JobStore {
     private readonly random: Random,
   ) {}
 
-  /** Creates or replaces a job. */
   add({ projectId, jobId, ...input }: NewJob, nowMs: number): SimulatedJob {
     const { status: initialStatus = 'completed', ...behaviour } = recipes.get(prefixOf(jobId)) ?? {};
     const { status = initialStatus } = input;

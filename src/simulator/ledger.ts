@@ -9,7 +9,6 @@ export interface LedgerEntry {
   jobId: string;
   /** `null` if the body had none. */
   prompt: string | null;
-  /** Whether the job accepted the message. */
   accepted: boolean;
   /** HTTP status of the answer; 0 if a fault leaves the message without one. */
   status: number;
@@ -31,7 +30,6 @@ export class Ledger {
     this.#file = file;
   }
 
-  /** @param path file to which entries are appended */
   static async open(path: string | undefined): Promise<Ledger> {
     if (path === undefined) return new Ledger(undefined);
     try {
@@ -58,7 +56,6 @@ export class Ledger {
     await this.#nextSync;
   }
 
-  /** Waits for pending writes, and closes the file. */
   async close(): Promise<void> {
     try {
       await this.#lastSync;

@@ -5,7 +5,6 @@ export const limiterKinds = ['sliding', 'fixed', 'token-bucket', 'weighted', 'no
 
 interface LimiterOptions {
   kind: (typeof limiterKinds)[number];
-  /** Requests per window. */
   limit: number;
   windowMs: number;
 }

@@ -5,7 +5,6 @@ import { limiterKinds } from './limiter.js';
 /** Default key of the simulator. Public, and worthless elsewhere. */
 const DEMO_API_KEY = 'simulated-admin-key';
 
-/** Forms of the Retry-After header on a 429. */
 const retryAfterForms = ['none', 'seconds', 'date'] as const;
 export type RetryAfterForm = (typeof retryAfterForms)[number];
 
@@ -54,7 +53,6 @@ export const simulatorOptionsSchema = z.strictObject({
 });
 
 export type SimulatorOptions = z.input<typeof simulatorOptionsSchema>;
-/** The options with all defaults. */
 export type SimulatorSettings = z.output<typeof simulatorOptionsSchema>;
 /** Options that can be changed while the simulator runs. */
 export type SimulatorUpdate = Pick<SimulatorOptions, 'apiKey' | 'apiKeys' | 'latency' | 'staleWindowMs'>;

@@ -2,7 +2,6 @@
 export interface Random {
   /** From 0 to 1, excluding 1. */
   next(): number;
-  /** A whole number between two inclusive bounds. */
   between(min: number, max: number): number;
   /** Another generator from this one's seed and a label alone, so that a run is repeatable in any order of requests. */
   fork(label: string): Random;

@@ -17,7 +17,6 @@ export type MessageStep = 'received' | 'recorded' | 'answered';
 /** Called at each step; the request continues when it resolves. */
 export type MessageHook = (reached: { step: MessageStep; projectId: string; jobId: string }) => Promise<void> | void;
 
-/** A request that arrived completely. */
 interface ServiceRequest {
   projectId: string;
   jobId: string;
@@ -30,7 +29,6 @@ type Decision = { answer: Answer } & Pick<LedgerEntry, 'countedAtMs' | 'accepted
 
 const promptSchema = z.looseObject({ prompt: z.string() });
 
-/** The service behind its HTTP server. */
 export class Service {
   readonly jobs: JobStore;
   readonly faults = new FaultPlan();

@@ -6,7 +6,6 @@ import { z } from 'zod';
 import { ConfigError } from '../config/settings-reader.js';
 import { messageOf } from '../contract/text.js';
 
-/** A plugin of Temporal's SDK with any of its hooks. */
 export type TemporalPlugin = ConnectionPlugin & NativeConnectionPlugin & ClientPlugin & WorkerPlugin & BundlerPlugin;
 
 const method = z.custom<() => unknown>((value) => typeof value === 'function');

@@ -29,7 +29,6 @@ export class SearchAttributesError extends Error {
 interface Target {
   connection: ConnectionLike;
   namespace: string;
-  /** Names of the follow-ups' attributes. */
   names: string[];
 }
 
@@ -114,7 +113,6 @@ async function addAttributes(
   }
 }
 
-/** Describes the limit of a namespace, and what to do. */
 function describeLimit(limit: number, needed: number, existing: ReadonlyMap<string, number> | undefined): string {
   const used = existing && [...existing.values()].filter((type) => type === KEYWORD).length;
   const free = used === undefined ? '' : `, ${Math.max(0, limit - used)} free`;

@@ -2,7 +2,6 @@ import type { AgentJobsClient } from '../agent-jobs/index.js';
 import { formatDuration } from '../contract/index.js';
 
 export interface SendBounds {
-  /** Projects that this worker serves. */
   projects: '*' | readonly string[];
   /** Most messages of a project that this process sends, whatever the project's budget grants. */
   ceiling: { limit: number; windowMs: number };

@@ -5,7 +5,6 @@ import { temporalLevel, toTemporalLogger } from '../logging.js';
 import { findFreePort } from '../ports.js';
 import { histogramBucketOverrides } from './metrics.js';
 
-/** Temporal's process-wide runtime. */
 let installed: { logger: Logger; metricsUrl: string } | undefined;
 
 /**

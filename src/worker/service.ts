@@ -22,7 +22,6 @@ export interface WorkerService {
   shutdown(): Promise<void>;
 }
 
-/** The two Temporal workers of a process. */
 export type Workers = Record<'followUps' | 'budgets', Pick<Worker, 'getState' | 'run' | 'shutdown'>>;
 
 export interface ServiceParts {
@@ -42,7 +41,6 @@ export interface ServiceParts {
 /** Beyond the Temporal workers' own shutdown time. */
 const END_SLACK_MS = 10_000;
 
-/** Runs the workers and their companions until they end. */
 export function serve(parts: ServiceParts): WorkerService {
   const { config, logger, connections, keys, status, identity, workers, statusUrl, ending, closeAll } = parts;
   const { taskQueue, temporal } = config;

@@ -11,7 +11,6 @@ export interface Readiness {
   reason: string;
 }
 
-/** What the status server shows at the moment. */
 export interface WorkerStatus {
   /** Never rejects. */
   readiness: () => Promise<Readiness>;

@@ -56,7 +56,6 @@ const LONGEST_TAKEOVER_MS = 15_000;
 /** Assumed maximum interval of a workflow's retry policy. */
 const LONGEST_RETRY_MS = 3_600_000;
 
-/** Implements a follow-up's port on Temporal. */
 export function createPort({ projectId, poll }: FollowUpSettings): FollowUpPort {
   const { workflowId, runId, originalExecutionRunId, attempt, startTime, runTimeoutMs = 0 } = workflowInfo();
   const startedAtMs = startTime.getTime();
