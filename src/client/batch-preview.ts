@@ -19,6 +19,7 @@ export interface BatchPreview {
   alreadyStarted: boolean;
   /** Whether it was used with other input, which `startBatch` refuses. */
   inputDiffers: boolean;
+  /** In the order of their first items. */
   projects: ProjectPreview[];
   /** The latest of its projects'; missing if one of them has none. */
   earliestEndAt?: string;

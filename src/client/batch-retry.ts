@@ -13,6 +13,7 @@ import type { StartBatchInput } from './hand-over.js';
 import { callTemporal } from './temporal.js';
 import { fewAtATime, readRunStart } from '../temporal/lookups.js';
 
+/** Options of `BatchHandle.retry`. */
 export interface RetryOptions {
   /**
    * `unknown`: the delivery is unknown, so the message may be delivered twice. `failed`: the agent job failed, or the
@@ -25,6 +26,7 @@ export interface RetryOptions {
   plan?: RetryPlan | undefined;
 }
 
+/** Options of `BatchHandle.planRetry`. */
 export interface PlanRetryOptions extends Pick<RetryOptions, 'only'> {
   /** Aborts the planning, which then rejects with the signal's reason. */
   signal?: AbortSignal | undefined;

@@ -348,6 +348,7 @@ function toUpdateError(projectId: string, error: WorkflowUpdateFailedError): Err
 export interface ListedBudget {
   projectId: string;
   workflowId: string;
+  /** Whether a follow-up of the project runs. */
   isNeeded: boolean;
   status?: BudgetStatus;
   /** Why it does not answer. */

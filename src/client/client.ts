@@ -184,6 +184,7 @@ export class FollowUpClient {
     return new BatchHandle(this.#batchTarget, batchId);
   }
 
+  /** The budget of a project. */
   budget(projectId: string): BudgetHandle {
     InvalidInputError.check(z.object({ projectId: idSchema }), { projectId });
     return new BudgetHandle({ ...this.#batchTarget, projectId, settings: this.#budgetSettings });

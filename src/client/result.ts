@@ -15,6 +15,7 @@ import { isPassingTrouble, pause } from '../temporal/grpc.js';
 import { BatchFailedError, FollowUpFailedError } from './errors.js';
 import { type About, type ExecutionStatus, isVagueTrouble, retryWhileAway, toClientError } from './temporal.js';
 
+/** Options of `result`. */
 export interface ResultOptions {
   /** Ends the wait, not the workflow, with the signal's reason. */
   signal?: AbortSignal;

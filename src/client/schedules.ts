@@ -154,6 +154,7 @@ function toDescription({ scheduleId, spec, policies, state, info, action }: Desc
 export class Schedules {
   readonly #target: Pick<BatchTarget, 'client' | 'taskQueue'>;
 
+  /** @param target the client, and the task queue of the firings */
   constructor(target: Pick<BatchTarget, 'client' | 'taskQueue'>) {
     this.#target = target;
   }

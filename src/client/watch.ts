@@ -4,6 +4,7 @@ import { describeGrpcError } from '../temporal/grpc.js';
 import { TemporalUnreachableError } from './errors.js';
 import { isVagueTrouble } from './temporal.js';
 
+/** Options of `watch`. */
 export interface WatchOptions {
   /** Interval of polls. @default 1_000 */
   intervalMs?: number;

@@ -58,6 +58,7 @@ export interface BudgetStatus {
   lastSends: BudgetSend[];
 }
 
+/** A follow-up in line. */
 export interface BudgetWaiter {
   workflowId: string;
   lane: Lane;

@@ -26,6 +26,7 @@ export const agentJobSchema = z.looseObject({
 });
 export type AgentJob = z.infer<typeof agentJobSchema>;
 
+/** Statuses that end a job's turn. */
 export const terminalStatuses = ['completed', 'archived', 'failed'] as const;
 export type TerminalStatus = (typeof terminalStatuses)[number];
 
@@ -137,6 +138,7 @@ const factsSchema = object({
    * unknown, the time of the decision.
    */
   waitsUntil: instant.exactOptional(),
+  /** How the delivery is known. */
   delivery: followUpResultSchema.shape.delivery.exactOptional(),
   /** Whether an earlier send may have been delivered while the message is sent again. */
   earlierSendUnknown: z.literal(true).exactOptional(),

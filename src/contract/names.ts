@@ -15,6 +15,7 @@ export const WorkflowType = {
   projectBudget: 'projectBudget',
 } as const;
 
+/** Prefixes of the workflow ids. */
 export const WorkflowIdPrefix = {
   followUp: 'follow-up/',
   followUpBatch: 'follow-up-batch/',
