@@ -62,7 +62,7 @@ export interface StartWorkerOptions {
 export async function startWorker(options: StartWorkerOptions): Promise<WorkerService> {
   const { config, logger, signal, bundlePath, interceptors } = options;
   if ('bun' in process.versions) {
-    throw new ConfigError([{ name: 'runtime', message: 'Bun polls no task queue: run the worker with Node.js' }]);
+    throw new ConfigError([{ name: 'runtime', message: 'the worker does not run on Bun: use Node.js' }]);
   }
   for (const warning of config.warnings) logger.warn(warning);
   const closers: (() => Promise<void>)[] = [];

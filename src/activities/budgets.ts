@@ -29,7 +29,7 @@ export interface SendsQuery {
 /** Thrown when the last run of a budget is closed. It does not restart by itself, because closing it was deliberate. */
 export class BudgetStoppedError extends Error {
   constructor(projectId: string) {
-    super(`The budget of project ${projectId} was stopped. To start it again: follow-up budget restore ${projectId}`);
+    super(`The budget of project ${projectId} was stopped. To restart it: follow-up budget restore ${projectId}`);
   }
 }
 

@@ -149,7 +149,7 @@ export function createActivities(dependencies: ActivityDependencies) {
       const usableMs = grant.leaseMs - sendTimeoutMs;
       const mayStart = () =>
         clocks.wallMs() < grant.grantedAtMs + usableMs && clocks.stopwatchMs() - startedAtMs < usableMs;
-      if (!mayStart()) return result('notSent', 'the slot was granted too long ago');
+      if (!mayStart()) return result('notSent', 'the grant of the slot has expired');
       let { baseline } = order;
       if (!baseline) {
         const read = toRead(await agentJobs.getJob({ projectId, jobId }));

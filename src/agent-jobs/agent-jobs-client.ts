@@ -153,7 +153,7 @@ export function createAgentJobsClient(options: AgentJobsClientOptions): AgentJob
         return { outcome: 'notSent', message: `nothing was sent: ${why}` };
       }
       case 'unanswered': {
-        const message = `no answer came, and the message may have been delivered: ${textOf(result.error)}`;
+        const message = `there was no answer, and the message may have been delivered: ${textOf(result.error)}`;
         return { outcome: 'unknown', message };
       }
     }

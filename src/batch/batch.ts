@@ -128,7 +128,7 @@ export class Batch {
       return issue(`must be at most ${total}, the number of items so far (given ${Number(from)})`, 'offset');
     }
     if (Number(from) + items.length <= total) return undefined;
-    if (sealed) return issue('the batch takes no more items: it is sealed');
+    if (sealed) return issue('the batch accepts no more items: it is sealed');
     if (parts.length + this.#backlog.length + this.#pack(items).length > MAX_PARTS) {
       return issue(`the batch is full: it would have more than ${MAX_PARTS} parts, and each piece is at least one`);
     }

@@ -58,19 +58,19 @@ function nextStep(status: BatchStatus): string {
     // While a list is still being added, some items wait or are open.
     return sealed || status.open + status.waitingToStart > 0
       ? `nothing. ${look}`
-      : `if nobody adds more items: the same \`follow-up batch run\` again, or \`follow-up batch cancel ${batchId}\``;
+      : `if no more items will be added: run the same \`follow-up batch run\` again, or \`follow-up batch cancel ${batchId}\``;
   }
   if (unknown > 0)
     return `look at the jobs whose delivery is unknown, then: \`follow-up batch retry ${batchId} --only unknown\``;
   if (status.failed + status.errors > 0)
-    return `to send again what failed: \`follow-up batch retry ${batchId} --only failed\``;
+    return `to retry the failed items: \`follow-up batch retry ${batchId} --only failed\``;
   return 'nothing';
 }
 
 const DELIVERED: Readonly<Record<Delivered, string>> = {
   yes: 'the message was delivered',
   no: 'the message was not delivered',
-  unknown: 'it is **not known** whether the message was delivered',
+  unknown: 'it is **unknown** whether the message was delivered',
 };
 
 function describeEnd({ error }: BatchItem): string {

@@ -124,7 +124,7 @@ export class PartFlow extends Flow {
     this.#report(nowMs);
     const { batchId } = this.input;
     const details = describePart(part, this.input, nowMs);
-    const refusal = `**Was asked to cancel, but continues**: its batch decides. To cancel the whole batch: \`follow-up batch cancel ${batchId}\``;
+    const refusal = `**Cancel refused**: the batch decides. To cancel the whole batch: \`follow-up batch cancel ${batchId}\``;
     this.port.show(this.#isAskedToCancel ? `${refusal}\n\n${details}` : details);
   }
 

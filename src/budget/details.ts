@@ -19,7 +19,7 @@ export function describeBudget(
   const lines = [`**${describeBudgetState(status, at)}**`, ''];
   const row = (name: string, value: string | number) => lines.push(`- ${name}: ${value}`);
   row('slots', `${used} of ${limit} used in ${formatDuration(windowMs)}`);
-  if (reserve > 0) row('kept from the batch lane', reserve);
+  if (reserve > 0) row('reserved for the interactive lane', reserve);
   if (unsettled > 0) row('being sent', unsettled);
   if (nextFreeSlotAt !== undefined) row('next slot is free', at(nextFreeSlotAt));
   const lanes = `, ${waitingInBatchLane} of them in the batch lane, ${waitingForJob} for their job`;
@@ -37,9 +37,9 @@ export function describeBudgetState(status: BudgetStatus, at: At): string {
   const { paused, used, nextFreeSlotAt, isCounting, learnedLimit = status.limit } = status;
   const limit = Math.min(status.limit, learnedLimit);
   if (paused) return `paused: ${describePause(paused, at)}`;
-  if (isCounting) return 'sends nothing yet: it counts what was sent before it started';
+  if (isCounting) return 'sends nothing yet: it is counting earlier sends';
   if (limit === 0) return 'sends nothing: its limit is 0';
-  if (used > limit) return `sends nothing until ${used - limit} slots are free: more are used than its limit has`;
+  if (used > limit) return `sends nothing until ${used - limit} slots are free: more are used than its limit allows`;
   const learned = status.learnedLimit === undefined ? '' : '; the service seems to accept no more';
   if (used < limit || nextFreeSlotAt === undefined)
     return `sends: ${limit - used} of ${limit} slots are free${learned}`;
@@ -59,7 +59,7 @@ function nextStep({ projectId, paused, limit }: BudgetStatus): string | undefine
   const resume = `\`follow-up budget resume ${projectId}\``;
   const [reason] = paused?.reasons ?? [];
   if (reason === 'operator') return `${resume}, if the pause is no longer wanted`;
-  if (reason) return `${REFUSALS[reason].fix}; it continues by itself. To try at once: ${resume}`;
+  if (reason) return `${REFUSALS[reason].fix}; it continues automatically. To try at once: ${resume}`;
   return limit === 0 ? `\`follow-up budget set ${projectId} --limit 100\`` : undefined;
 }
 
@@ -77,8 +77,8 @@ const OUTCOMES: Readonly<Record<SendOutcome | 'taken', string>> = {
   unauthorized: 'the key was refused',
   limited: 'refused: too many (429)',
   payment: 'refused: payment required (402)',
-  unknown: '**not known** whether it was delivered',
-  taken: 'taken for something else',
+  unknown: '**unknown** whether it was delivered',
+  taken: 'taken for other messages',
 };
 
 function describeSend({ grantedAt, outcome, workflowId, sendNumber }: BudgetSend, at: At): string {

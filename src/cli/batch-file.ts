@@ -41,7 +41,7 @@ export async function readBatchInput(
     throw new UsageError('give either FILE (one JSON input per line) or --jobs FILE (one job id per line)');
   }
   if (jobs === undefined && (project !== undefined || prompt !== undefined || promptFile !== undefined)) {
-    throw new UsageError('--project and the prompt go with --jobs; in FILE each line has its own');
+    throw new UsageError('--project and the prompt are for --jobs; in FILE each line has its own');
   }
   if (jobs === '-' && (prompt === '-' || promptFile === '-')) {
     throw new UsageError('stdin can be the list of jobs or the prompt, not both');
@@ -105,7 +105,7 @@ export async function readBatchFile(
       const first = firsts.get(digest);
       if (first === undefined) firsts.set(digest, line);
       else if (!allowDuplicates) {
-        const message = `same project, job and prompt as line ${first} (--allow-duplicates takes both)`;
+        const message = `same project, job and prompt as line ${first} (--allow-duplicates accepts both)`;
         issues.push({ field: '', message });
       }
     }
@@ -195,7 +195,7 @@ export class BadLinesError extends Error {
       [
         `${file}: ${badLineCount} of ${counted(lineCount, 'line')} invalid, so nothing was started`,
         ...shown.map(({ line, issues }) => `  line ${line}: ${describeIssues(issues)}`),
-        ...(more > 0 ? [`  and ${counted(more, 'more bad line')}`] : []),
+        ...(more > 0 ? [`  and ${counted(more, 'more invalid line')}`] : []),
       ].join('\n'),
     );
     this.issues = shown.flatMap(({ line, issues }) => issues.map((issue) => ({ line, ...issue })));

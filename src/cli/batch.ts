@@ -72,12 +72,12 @@ export async function retryBatch(
       if (plan.delivered > 0) output.note(`${plan.delivered} skipped: already delivered`);
       if (plan.neverStarted > 0) {
         const rest = `the last ${plan.neverStarted} of its items`;
-        output.note(`${rest} are left out: they were never started. Send them as a new batch`);
+        output.note(`${rest} are skipped: they were never started. Send them as a new batch`);
       }
-      if (plan.open > 0) output.note(`${plan.open} skipped: still under way`);
+      if (plan.open > 0) output.note(`${plan.open} skipped: still running`);
       if (plan.unknown > 0 && !yes) {
-        const doubt = `for ${counted(plan.unknown, 'item')} it is not known whether the message was delivered`;
-        const ways = '--yes sends them again, though they may then be delivered twice; --only failed leaves them out';
+        const doubt = `for ${counted(plan.unknown, 'item')} it is unknown whether the message was delivered`;
+        const ways = '--yes sends them again, although they may be delivered twice; --only failed skips them';
         throw new UsageError(`${doubt}: ${ways}`);
       }
       const batch = await retried.retry({ plan, signal });
@@ -146,7 +146,7 @@ export async function cancelBatch(cli: Cli, batchId: string): Promise<void> {
     await batch.cancel();
     cli.output.data(
       { batchId, workflowId: batch.workflowId, cancelRequested: true },
-      `asked batch ${batchId} to end; to see how it ends, run: follow-up batch status ${batchId} --watch`,
+      `asked batch ${batchId} to end; to watch it, run: follow-up batch status ${batchId} --watch`,
     );
   });
 }
@@ -235,7 +235,7 @@ function countsText(counts: Counts): string {
     [waitingToStart, 'not started'],
   ];
   const texts = parts.flatMap(([count, what]) => (count > 0 ? `${count} ${what}` : []));
-  if (!sealed) texts.push('more items can come');
+  if (!sealed) texts.push('more items may be added');
   if (cancelled) texts.push('cancelled');
   const done = `${completed + archived + failed + errors} of ${total} done`;
   return safeLine(texts.length > 0 ? `${done}: ${texts.join(', ')}` : done);
@@ -303,9 +303,9 @@ function projectText(project: ProjectPreview, now: Date): string {
   const parts = [
     `${projectId}: ${toSend} to send`,
     `${freeSlots} of ${limit} slots in ${formatDuration(windowMs)} free`,
-    waiting > 0 ? `${waiting} wait before them` : '',
+    waiting > 0 ? `${waiting} in line before them` : '',
     blocked ? `blocked: ${blocked.reasons.join(', ')}${until}${note}` : '',
-    earliestEndAt === undefined ? '' : `the last not before ${clock(earliestEndAt, now)}`,
+    earliestEndAt === undefined ? '' : `the last one not before ${clock(earliestEndAt, now)}`,
   ];
   return safeLine(parts.filter(Boolean).join(', '));
 }

@@ -98,7 +98,7 @@ export async function auditBudget({ env, output }: Cli, projectId: string): Prom
       row: (send) => {
         const { workflowId, sendNumber, grantedAt, settledAt = '-' } = send;
         const jobId = parseFollowUpWorkflowId(workflowId)?.jobId ?? '';
-        return [grantedAt, settledAt, send.outcome ?? 'under way', String(sendNumber), jobId, workflowId];
+        return [grantedAt, settledAt, send.outcome ?? 'in progress', String(sendNumber), jobId, workflowId];
       },
       none: `project ${projectId} has sent nothing`,
     }),
@@ -172,8 +172,8 @@ function describeRestored({ projectId, settings, stopped }: RestoredBudget): str
   const limit = `${settings.limit} in ${formatDuration(settings.windowMs)}`;
   return [
     `the budget of ${projectId} runs again; its last run ended ${clock(stopped.at)} (${stopped.status})`,
-    'it first counts what was sent before, which can take some minutes; waiting follow-ups continue on their own',
-    `the limit is ${limit}, with a reserve of ${settings.reserve}; a pause by an operator is not kept`,
+    'it first counts earlier sends, which can take some minutes; waiting follow-ups continue automatically',
+    `the limit is ${limit}, with a reserve of ${settings.reserve}; an operator's pause is not kept`,
   ].join('\n');
 }
 
@@ -204,9 +204,9 @@ function summarise(status: BudgetStatus): string {
   return [
     `${used} of ${limit} slots used`,
     describeState(status),
-    unsettled > 0 ? `${unsettled} under way` : '',
+    unsettled > 0 ? `${unsettled} being sent` : '',
     waitingTotal > 0 ? `${waitingTotal} waiting` : '',
-    last ? `last send ${clock(last.grantedAt)} ${last.outcome ?? 'under way'} ${safeLine(last.workflowId)}` : '',
+    last ? `last send ${clock(last.grantedAt)} ${last.outcome ?? 'in progress'} ${safeLine(last.workflowId)}` : '',
   ]
     .filter(Boolean)
     .join(', ');

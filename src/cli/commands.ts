@@ -57,7 +57,7 @@ export function addCommands(program: Command, cli: Cli): void {
   );
   addSettingOptions(send, 'interactive').option('--no-wait', 'start it and print its workflow id, without waiting');
   followUp('status <workflowId>', `% ${EXAMPLE_ID}`, (code) => code.showStatus).description(
-    'show a follow-up: state, position in the queue, job, next poll, last error, result',
+    'show the state, queue position, job, next poll, last error and result of a follow-up',
   );
   followUp('list', '% --project my-project --state waiting-for-budget', (code) => code.listFollowUps)
     .description('list follow-ups, newest first')
@@ -92,7 +92,7 @@ export function addCommands(program: Command, cli: Cli): void {
     .description('show a batch: counts, failures, whether it is held; with --json every item')
     .option('-w, --watch', 'wait until it has ended; exit code as with "batch run"');
   batch('continue <batch>', `% ${EXAMPLE_BATCH}`, (code) => code.continueBatch).description(
-    'let a held batch go on; counts failures from 0 again',
+    'continue a held batch; failures count from 0 again',
   );
   batch('retry <batch>', `% ${EXAMPLE_BATCH} --only unknown`, (code) => code.retryBatch)
     .description('send the failed items of an ended batch again, as a new batch')
@@ -107,7 +107,7 @@ export function addCommands(program: Command, cli: Cli): void {
   const schedule = adder(schedules, () => import('./schedule.js'));
   const overlap = 'what to do if the previous firing still runs (default: skip)';
   const create = schedule('create', CREATE_EXAMPLE, (code) => code.createSchedule)
-    .description('start a batch of follow-ups at set times; each firing is a batch of its own')
+    .description('start a batch of follow-ups at set times; each firing is a separate batch')
     .argument('<name>', 'unique in the namespace; 1 to 90 of A-Z a-z 0-9 . _ ~ -')
     .argument('<file>', 'the batch, at most 256 KiB of JSON; - reads stdin')
     .option('--cron <expression>', 'when to fire, such as "0 2 * * MON-FRI"')
@@ -140,12 +140,12 @@ export function addCommands(program: Command, cli: Cli): void {
     .description('change the limit, window or reserve at once; the others stay')
     .option(
       '--limit <n>',
-      'messages per window, 0 to 10000; above a lower limit, nothing is sent until slots have ended',
+      'messages per window, 0 to 10000; if more are in use, nothing is sent until enough slots expire',
     )
     .option('--window <duration>', 'length of the rolling window, 1s to 365d')
-    .option('--reserve <n>', 'slots that the batch lane leaves free, below the limit');
+    .option('--reserve <n>', 'slots kept free of the batch lane, below the limit');
   budget('take <project>', '% my-project --count 3 --key deploy-bot-42', (code) => code.takeSlots)
-    .description('count slots as used, for messages that something else sends: all of them or none')
+    .description('count slots as used for messages that other software sends: all or none')
     .option('--count <n>', 'how many slots (default: 1)')
     .option('--key <key>', 'the same key takes slots only once (default: random)')
     .addHelpText(
@@ -153,7 +153,7 @@ export function addCommands(program: Command, cli: Cli): void {
       '\nThe exit code is 1 if they are not taken. The output says when they can be,\nif that is known.',
     );
   budget('pause <project>', '% my-project --for 30m --note "release freeze"', (code) => code.pauseBudget)
-    .description('stop sending; running sends finish, and the queue is kept')
+    .description('stop sending; sends in progress finish, and the queue is kept')
     .option('--for <duration>', 'resume automatically after this time (default: wait for "budget resume")')
     .option('--note <text>', 'shown with the pause, at most 200 characters');
   budget('resume <project>', '% my-project', (code) => code.resumeBudget).description(
@@ -164,9 +164,9 @@ export function addCommands(program: Command, cli: Cli): void {
   );
   budget('restore <project>', '% my-project', (code) => code.restoreBudget)
     .description(
-      'start a stopped budget again, or one whose tasks fail; it counts for itself what was sent, and waiting follow-ups continue',
+      'restart a budget that is stopped or whose tasks fail; it counts earlier sends itself, and waiting follow-ups continue',
     )
-    .option('--assume-full', 'also count every slot that is left as used, so that nothing is sent for one window');
+    .option('--assume-full', 'also count all free slots as used, so that nothing is sent for one window');
 
   const setup = adder(program, () => import('./setup.js'));
   setup('setup', 'TEMPORAL_ADDRESS=temporal.example.com:7233 %', (code) => code.setUp).description(
@@ -186,7 +186,7 @@ export function addCommands(program: Command, cli: Cli): void {
     .option('--window <duration>', 'window of the limit (default: 1h)')
     .option('--turn <duration>', 'how long the agent works on a message (default: 4s)')
     .option('--seed <number>', 'seed of all randomness (default: 1)')
-    .option('--no-auto-create', 'do not create a job when it is first asked for')
+    .option('--no-auto-create', 'do not create a job when it is first requested')
     .option('--ledger-file <file>', 'append every message request to this file, one JSON per line')
     .option('--options <file>', 'JSON file with more options of the simulator; they override the others');
 
@@ -209,7 +209,7 @@ const CREATE_EXAMPLE = '% nightly jobs.jsonl \\\n      --cron "0 4 * * MON-FRI" 
 const EXAMPLE_ID = 'follow-up/my-project/job-42/parser-tests';
 const EXAMPLE_BATCH = 'nightly-2026-11-21';
 const ONLY_HELP =
-  'failed: the agent job failed, or nothing was delivered; unknown: nobody can tell whether the message was delivered, so it may be delivered twice (default: both)';
+  'failed: the agent job failed, or nothing was delivered; unknown: the delivery is unknown, so the message may be delivered twice (default: both)';
 
 const COMPLETION_HELP = `
 Examples:
@@ -274,7 +274,7 @@ function addPromptOptions(command: Command): Command {
 
 /** Adds an option for every field of a follow-up's input except ids and prompt. */
 function addSettingOptions(command: Command, defaultLane: (typeof lanes)[number]): Command {
-  const unknown = 'what to do if nobody can tell whether the message was delivered (default: fail)';
+  const unknown = 'what to do if the delivery is unknown (default: fail)';
   const active = 'what to do if the job works on another message (default: wait)';
   const settle = 'how long after the send to distrust an unchanged terminal status (default: 120s)';
   return command
@@ -285,7 +285,7 @@ function addSettingOptions(command: Command, defaultLane: (typeof lanes)[number]
     .option('--poll-max-interval <duration>', 'longest wait between two polls (default: 60s)')
     .option('--poll-backoff-coefficient <number>', 'each wait is this many times the previous one (default: 1.5)')
     .option('--settle-time <duration>', settle)
-    .option('--pr-link-grace <duration>', 'how long to look for the pull request of a completed job (default: 30s)')
+    .option('--pr-link-grace <duration>', 'how long to wait for the pull request of a completed job (default: 30s)')
     .option('--job-timeout <duration>', 'longest wait for the job after the send (default: 24h)')
     .option('--budget-wait-timeout <duration>', 'longest wait before the send (default: 7d)');
 }
@@ -294,6 +294,6 @@ function addLimitOptions(command: Command): Command {
   return command
     .option('--max-open <n>', 'maximum number of open follow-ups (default: 50)')
     .option('--canary <n>', 'hold the batch after its first items, until "batch continue"')
-    .option('--max-failures <n>', 'hold the batch once more items have failed; a number, or a share such as 5%')
+    .option('--max-failures <n>', 'hold the batch when more items than this fail; a number, or a share such as 5%')
     .option('--allow-duplicates', 'allow lines with the same project, job and prompt');
 }

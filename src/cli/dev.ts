@@ -34,7 +34,7 @@ export async function runDev(cli: Cli, options: DevOptions): Promise<ExitCode> {
   const { port, 'ui-port': uiPort } = InvalidInputError.check(portsSchema, { ...options, 'ui-port': options.uiPort });
   const ports = { port, uiPort };
   if (Object.values(ports).some((port) => port !== undefined) && isTemporalConfigured(cli.env)) {
-    throw new UsageError('--port and --ui-port are for a server that dev starts, and the settings name another');
+    throw new UsageError('--port and --ui-port are for a server that dev starts, but the settings name another');
   }
   return interruptible(cli, async (signal) => {
     const closers: Closers = [];

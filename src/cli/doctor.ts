@@ -38,7 +38,7 @@ export async function runDoctor({ env, output }: Cli, options: { project?: strin
   InvalidInputError.check(z.object({ project: idSchema.optional(), job: idSchema.optional() }), options);
   const temporal = await withTemporal({ env, output }, examineTemporal).catch((error: unknown): Examined => {
     if (!(error instanceof ConfigError)) throw error;
-    const checks = [checked('Temporal', 'error', 'not checked: its settings are wrong')];
+    const checks = [checked('Temporal', 'error', 'not checked: its settings are invalid')];
     return { checks, projects: [], hasWorkers: false };
   });
   const { config, check } = examineSettings(env, temporal.hasWorkers);
@@ -48,7 +48,7 @@ export async function runDoctor({ env, output }: Cli, options: { project?: strin
   const errors = checks.filter(({ status }) => status === 'error').length;
   const warnings = checks.filter(({ status }) => status === 'warning').length;
   const ok = errors + warnings === 0;
-  const verdict = ok ? 'all is well' : `${errors + warnings} to fix`;
+  const verdict = ok ? 'no problems found' : `${errors + warnings} to fix`;
   output.data({ ok, errors, warnings, checks }, [...checks.map(describe), verdict].join('\n'));
   if (ok) return ExitCode.ok;
   if (check.status === 'error') return ExitCode.usage;
@@ -88,8 +88,7 @@ async function examineService(
   active: readonly string[],
 ): Promise<Check[]> {
   const name = 'agent job service';
-  if (!config)
-    return [checked(name, 'note', 'not checked: the configuration above lacks its settings, or they are wrong')];
+  if (!config) return [checked(name, 'note', 'not checked: its settings are missing or invalid, see above')];
   const { baseUrl, apiKeys, getTimeoutMs, sendTimeoutMs } = config.agentJobs;
   const keys = createApiKeys({ ...apiKeys, key: apiKeys.key?.() });
   const client = createAgentJobsClient({ baseUrl, keys, getTimeoutMs, sendTimeoutMs });
@@ -114,8 +113,8 @@ function judgeRead(projectId: string, outcome: GetJobOutcome): Check[] {
   const isMadeUp = projectId === MADE_UP;
   let fix = 'check AGENT_JOBS_BASE_URL and the network, or ask the operator of the service';
   if (statusCode === 402) fix = 'pay the service';
-  if (isAboutKey) fix = 'create a new API key in the dashboard, and give it to the workers; check the project id';
-  if (reason === 'no-key') fix = 'give the project a key in AGENT_JOBS_API_KEYS_FILE';
+  if (isAboutKey) fix = 'create a new API key in the dashboard and set it for the workers; check the project id';
+  if (reason === 'no-key') fix = 'add a key of the project to AGENT_JOBS_API_KEYS_FILE';
   const hint = isMadeUp && isAboutKey ? '; no project has work: name a real one with --project' : '';
   const name = isAboutKey && !isMadeUp ? 'API key' : 'agent job service';
   const details = { subject: projectId, why: 'its follow-ups wait, and no message is sent', fix };
@@ -140,7 +139,7 @@ async function examineTemporal(session: TemporalSession): Promise<Examined> {
     return { checks: [checked('Temporal', 'ok', message), ...namespaces, ...workers, ...checks], projects, hasWorkers };
   } catch (error) {
     const text = messageOf(error);
-    const why = 'nothing can be started, sent or seen; what was started continues when this is fixed';
+    const why = 'nothing can be started, sent or shown; running follow-ups continue when this is fixed';
     const fix = text.includes('no namespace')
       ? `temporal operator namespace create --namespace ${namespace} --retention 72h, or check TEMPORAL_NAMESPACE`
       : 'check TEMPORAL_ADDRESS, TLS settings and credentials; follow-up dev starts a server on this machine';
@@ -154,9 +153,9 @@ export function judgeRetention(
   { namespace, address }: Pick<TemporalSession['config'], 'namespace' | 'address'>,
   ms: number,
 ): Check {
-  const message = `${namespace} keeps what has ended for ${formatDuration(ms)}`;
+  const message = `${namespace} keeps ended workflows for ${formatDuration(ms)}`;
   if (ms >= 72 * 3_600_000) return checked('namespace', 'ok', message);
-  const why = 'used keys and earlier messages are known for as long; 72 h are recommended';
+  const why = 'used keys and earlier messages are known only that long; 72 h are recommended';
   if (isLoopbackHost(address.replace(/:\d+$/, ''))) return checked('namespace', 'note', message, { why });
   const fix = `temporal operator namespace update --namespace ${namespace} --retention 72h`;
   return checked('namespace', 'warning', message, { why, fix });
@@ -206,7 +205,7 @@ async function examineWork({ followUps }: TemporalSession, health: Health, hasWo
     // The other reasons block a whole project, and are found above.
     if (progress?.waitReason !== 'service') continue;
     const what = `${id} cannot read its job: ${progress.lastError?.message ?? ''}`;
-    const details = { subject: id, why: 'its message waits', fix: 'fix the service; it continues by itself' };
+    const details = { subject: id, why: 'its message waits', fix: 'fix the service; it continues automatically' };
     checks.push(checked('follow-up', 'warning', what, details));
   }
   return { checks, projects };
@@ -227,9 +226,10 @@ export function judgeBudget(status: BudgetStatus): Check[] {
   const resume = `follow-up budget resume ${projectId}`;
   let fix = limit === 0 ? `follow-up budget set ${projectId} --limit <messages>` : undefined;
   if (reasons.includes('operator') && paused?.until === undefined) fix = resume;
-  if (reasons.includes('credentials')) fix = `give the workers a valid API key for it; to try at once: ${resume}`;
+  if (reasons.includes('credentials'))
+    fix = `set a valid API key of the project for the workers; to try at once: ${resume}`;
   if (reasons.includes('payment')) fix = `the service answers 402: pay it; to try at once: ${resume}`;
-  const what = `the budget of project ${projectId} ${paused ? 'is ' : ''}${state}; follow-ups that wait: ${waitingTotal}`;
+  const what = `the budget of project ${projectId} ${paused ? 'is ' : ''}${state}; waiting follow-ups: ${waitingTotal}`;
   const why = fix && `no message of project ${projectId} is sent`;
   return [checked('budget', fix ? 'warning' : 'note', what, { subject: projectId, since: paused?.since, why, fix })];
 }
@@ -245,8 +245,8 @@ export function judgeBatch(status: BatchStatus, nowMs: number): Check[] {
   if (!hold && !isLeft) return [];
   const what = hold
     ? `is held (${hold.name}): ${hold.reason}`
-    : `waits for the rest of its list: its ${total} items have ended, and no more were added`;
+    : `waits for the rest of its list: its ${total} items have ended, and no others were added`;
   const step = hold ? `follow-up batch continue ${batchId}` : 'run the same follow-up batch run again to add the rest';
-  const details = { why: 'its other items are not sent', fix: `${step}, or: follow-up batch cancel ${batchId}` };
+  const details = { why: 'its remaining items are not sent', fix: `${step}, or: follow-up batch cancel ${batchId}` };
   return [checked('batch', 'warning', `batch ${batchId} ${what}`, { subject: batchId, since, ...details })];
 }

@@ -37,7 +37,7 @@ export async function send(
   const { output } = cli;
   return withTemporal(cli, (session) =>
     interruptible(cli, async (signal) => {
-      const wayOn = `if ${workflowId} was started, it continues, and the same command with --key ${key} finds it`;
+      const wayOn = `if ${workflowId} was started, it continues, and the same command with --key ${key} returns to it`;
       const [started] = await Promise.all([
         session.followUps.start({ ...followUpInput, key }).catch((error: unknown) => {
           throw withWayOn(error, workflowId, wayOn, true);
@@ -67,7 +67,7 @@ function reportStart({ output }: Cli, { workflowId, key, alreadyStarted, inputDi
   if (inputDiffers === true) {
     output.note('warning: its input differs from this one; nothing was sent for this call, use another key to send it');
   } else if (alreadyStarted && inputDiffers === undefined) {
-    output.note('warning: whether its input differs from this one is unknown');
+    output.note('warning: it is unknown whether its input differs from this one');
   }
 }
 

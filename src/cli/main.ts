@@ -37,7 +37,7 @@ function buildProgram(cli: Cli): Command {
   const { stdout, stderr } = cli.io;
   const program = new Command('follow-up')
     .description(
-      'Sends follow-up messages to AI agent jobs and watches each job until its pull request is ready. Runs on Temporal.',
+      'Send follow-up messages to AI agent jobs and watch each job until its pull request is ready. Runs on Temporal.',
     )
     .version(PACKAGE_VERSION)
     .exitOverride()

@@ -105,7 +105,7 @@ export async function readPrompt(
     throw new UsageError(`unknown argument ${JSON.stringify(dash)}; give the prompt with --prompt, or - for stdin`);
   }
   if ([prompt, promptFile, dash].filter((given) => given !== undefined).length > 1) {
-    throw new UsageError('give the prompt once: with --prompt, --prompt-file or -');
+    throw new UsageError('set the prompt once: with --prompt, --prompt-file or -');
   }
   const file = promptFile ?? (prompt === '-' ? '-' : dash);
   return file === undefined ? prompt : readText('prompt', file, io, MAX_PROMPT_BYTES);

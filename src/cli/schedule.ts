@@ -66,7 +66,7 @@ export const orders = {
   trigger: order(
     (schedules, name) => schedules.trigger(name),
     { accepted: true },
-    'fires if its overlap policy allows it',
+    'fires now if its overlap policy allows it',
   ),
   delete: order((schedules, name) => schedules.delete(name), { deleted: true }, 'is deleted'),
 };

@@ -29,7 +29,8 @@ export async function runWorker({ env, io, output, bundled }: Cli): Promise<void
     const { taskQueue } = config;
     // If the worker ends before it is ready, `run` reports the reason.
     ready.then(
-      () => output.data({ identity, taskQueue, statusUrl }, `worker ${identity} takes follow-ups from ${taskQueue}`),
+      () =>
+        output.data({ identity, taskQueue, statusUrl }, `worker ${identity} is ready for follow-ups from ${taskQueue}`),
       () => undefined,
     );
     service.run().catch(() => setTimeout(() => io.exit(ExitCode.error), EXIT_WITHIN_MS).unref());

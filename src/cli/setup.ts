@@ -8,7 +8,7 @@ export async function setUp({ env, output }: Cli): Promise<void> {
     // Reports an unreachable server or a missing namespace.
     await followUps.budget('any').state();
     const { added } = await ensureSearchAttributes(connection, namespace);
-    const done = added.length === 0 ? 'nothing to do, all are there' : `registered ${added.join(', ')}`;
+    const done = added.length === 0 ? 'nothing to do, all are registered' : `registered ${added.join(', ')}`;
     output.data({ namespace, added }, `namespace ${namespace}: ${done}`);
   });
 }

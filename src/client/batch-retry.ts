@@ -183,7 +183,7 @@ async function findAttempt(
 async function readItems(client: Client, workflowId: string) {
   const start = await callTemporal(client, () => readRunStart(client, workflowId)).catch((cause: unknown) => {
     if (!(cause instanceof WorkflowNotFoundError)) throw cause;
-    const message = `what ${workflowId} was to send cannot be read: Temporal no longer keeps it`;
+    const message = `the input of ${workflowId} cannot be read: Temporal no longer keeps it`;
     throw new FollowUpFailedError(workflowId, 'Unexpected', message, { delivered: 'unknown' }, { cause });
   });
   const { first, template, items } = partItemsSchema.parse(start[0]);

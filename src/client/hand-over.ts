@@ -145,7 +145,7 @@ export async function handOver(
   const hasEnded = batch.alreadyStarted && (await batch.describe()).status !== 'running';
   const before = hasEnded ? { ...(await batch.result()), sealed: true } : await retrying(() => batch.status());
   if (before.sealed && before.total < items.length) {
-    const why = `takes no more items: it has the first ${before.total} of ${items.length}, and the others were never added`;
+    const why = `accepts no more items: it has the first ${before.total} of ${items.length}, and the others were never added`;
     throw new RefusedError('BatchEnded', batch.batchId, { why });
   }
   if (before.sealed) return;

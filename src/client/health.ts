@@ -243,7 +243,7 @@ async function troubleOf(
   const waitsSince = task?.startedTime ? undefined : task?.scheduledTime;
   const isLeft = waitsSince && Date.now() - timestampMs(waitsSince) > UNATTENDED_AFTER_MS;
   if (isLeft || !(await isPolled(taskQueue))) {
-    const what = `has no worker: none polls ${taskQueue}`;
+    const what = `has no worker: no worker polls ${taskQueue}`;
     const base = taskQueue.replace(/-budget$/, '');
     const setting = base === DEFAULT_TASK_QUEUE ? '' : `FOLLOW_UP_TASK_QUEUE=${base} `;
     return trouble('unattended', what, `start a worker: ${setting}follow-up worker`, waitsSince);
@@ -285,7 +285,7 @@ function reasonOf({ what, fix }: WorkflowTrouble): string {
 const NO_ANSWER = 'no worker is running, or the workers are overloaded';
 
 async function reasonOfSilence(client: Client, workflowId: string, error: unknown): Promise<string> {
-  if (error instanceof QueryNotRegisteredError) return 'it has not begun';
+  if (error instanceof QueryNotRegisteredError) return 'it has not started';
   const trouble = await readTrouble(client, workflowId);
   if (trouble) return reasonOf(trouble);
   if (grpcStatusOf(error) === undefined) return `its answer cannot be read: ${describeGrpcError(error)}`;

@@ -112,7 +112,7 @@ export function toOutcomeError(workflowId: string, error: WorkflowFailedError): 
   const { cause } = error;
   const failed = (type: FollowUpFailedError['type'], message: string, details?: FailureDetails) =>
     new FollowUpFailedError(workflowId, type, message, details ?? { delivered: 'unknown' }, { cause: error });
-  const unknown = 'whether the message was delivered is not known';
+  const unknown = 'it is unknown whether the message was delivered';
   if (cause instanceof CancelledFailure) {
     return failed('Cancelled', 'the follow-up was cancelled before its message was sent', { delivered: 'no' });
   }

@@ -95,8 +95,8 @@ function readVersion(settings: SettingsReader): WorkerDeploymentVersion | undefi
   const { deploymentName, buildId } = settings.readAll(versionSettings);
   if (deploymentName !== undefined && buildId !== undefined) return { deploymentName, buildId };
   const [name, build] = [versionSettings.deploymentName.name, versionSettings.buildId.name];
-  if (deploymentName !== undefined) settings.refuse(name, `needs ${build}, too`, deploymentName);
-  if (buildId !== undefined) settings.refuse(build, `needs ${name}, too`, buildId);
+  if (deploymentName !== undefined) settings.refuse(name, `also needs ${build}`, deploymentName);
+  if (buildId !== undefined) settings.refuse(build, `also needs ${name}`, buildId);
   return undefined;
 }
 
@@ -109,7 +109,7 @@ function checkAgentJobs(settings: SettingsReader, { baseUrl, allowHttp }: Worker
     settings.refuse(names.baseUrl.name, rule);
   }
   if (baseUrl.startsWith('http:') && !isLoopbackHost(new URL(baseUrl).hostname) && !allowHttp) {
-    const why = 'over http, anybody on the network can read the API key; AGENT_JOBS_ALLOW_HTTP=true allows it';
+    const why = 'over http, anyone on the network can read the API key; AGENT_JOBS_ALLOW_HTTP=true allows it';
     settings.refuse(names.baseUrl.name, `must start with https://: ${why}`, baseUrl);
   }
   if ([key, keyFile, keysFile].every(({ name }) => settings.text(name) === undefined)) {
@@ -137,7 +137,7 @@ function readSecurityWarnings(settings: SettingsReader): string[] {
   }
   if (settings.text('NODE_TLS_REJECT_UNAUTHORIZED') === '0') {
     warnings.push(
-      'NODE_TLS_REJECT_UNAUTHORIZED=0: certificates are not checked, so anybody on the network can read the API key; unset it, and add your own authority with NODE_EXTRA_CA_CERTS',
+      'NODE_TLS_REJECT_UNAUTHORIZED=0: certificates are not checked, so anyone on the network can read the API key; unset it, and add your own authority with NODE_EXTRA_CA_CERTS',
     );
   }
   return warnings;

@@ -129,6 +129,8 @@ export class ConfigError extends Error {
 
   constructor(readonly issues: readonly ConfigIssue[]) {
     const lines = issues.map(({ name, message }) => `  ${name}: ${message}`);
-    super([issues.length === 1 ? 'A setting is wrong:' : `${issues.length} settings are wrong:`, ...lines].join('\n'));
+    super(
+      [issues.length === 1 ? 'One setting is invalid:' : `${issues.length} settings are invalid:`, ...lines].join('\n'),
+    );
   }
 }

@@ -62,7 +62,7 @@ export const clientSettings = {
       .string()
       // The server allows 1,000 bytes, and `-budget` is appended.
       .max(200, 'must be at most 200 characters')
-      .refine((name) => !name.startsWith('/_sys/'), 'must not begin with /_sys/, which Temporal keeps for itself'),
+      .refine((name) => !name.startsWith('/_sys/'), 'must not begin with /_sys/, which Temporal reserves'),
     DEFAULT_TASK_QUEUE,
   ),
   /** Of a new project's budget. No budget exceeds `maxLimit` messages per `windowMs`. */
@@ -126,7 +126,7 @@ export const workerSettings = {
       .superRefine((projects, context) => {
         const bad = projects === '*' ? undefined : projects.find((id) => !idSchema.safeParse(id).success);
         if (bad === undefined) return;
-        context.addIssue(`must be * or project ids with commas between, not ${JSON.stringify(bad)}`);
+        context.addIssue(`must be * or project ids separated by commas, not ${JSON.stringify(bad)}`);
       }),
     '*',
   ),

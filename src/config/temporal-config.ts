@@ -100,7 +100,10 @@ function readConnection(
     const { apiKey, grpcMeta: metadata } = checked;
     const sendsKey = apiKey !== undefined || Object.keys(metadata ?? {}).some(isAuthorization);
     if (sendsKey && !tls && !isLoopback(address)) {
-      settings.refuse('TEMPORAL_TLS', `must be on: the API key for ${address} could be read by anybody on the network`);
+      settings.refuse(
+        'TEMPORAL_TLS',
+        `must be on: otherwise anyone on the network could read the API key for ${address}`,
+      );
     }
     return { namespace, options: defined({ address, tls, apiKey, metadata }) };
   } catch (error) {
@@ -191,7 +194,7 @@ function checkTls(tls: ClientConfigTLS | undefined, refuse: Refuse): ClientConfi
   const refusePart = (part: string, rule: string) => refuse(`TEMPORAL_TLS_${part}`.toUpperCase(), `tls.${part}`, rule);
   if ((clientCert === undefined) !== (clientKey === undefined)) {
     const missing = clientCert === undefined ? 'client_cert_path' : 'client_key_path';
-    refusePart(missing, 'is required: a client certificate and its key are given together');
+    refusePart(missing, 'is required: set both a client certificate and its key');
   }
   if (others.serverName !== undefined && !/^[\x21-\x7e]+$/.test(others.serverName)) {
     refusePart('server_name', 'must be printable ASCII characters without spaces');
@@ -206,7 +209,7 @@ function checkTls(tls: ClientConfigTLS | undefined, refuse: Refuse): ClientConfi
       const why = error instanceof NotUtf8Error ? `: it is ${error.message}` : '';
       const rule = `must ${'path' in source ? 'name a file that holds' : 'be'} ${what} in PEM${why}`;
       const cannotBeRead = error instanceof Error && 'syscall' in error;
-      refusePart(part, cannotBeRead ? `must be the path of a file that can be read: ${codeOf(error)}` : rule);
+      refusePart(part, cannotBeRead ? `must be the path of a readable file: ${codeOf(error)}` : rule);
       return {};
     }
   };

@@ -22,7 +22,7 @@ export const followUpSettings = {
   onUnknownDelivery: {
     default: 'fail',
     meaning:
-      'what to do if nobody can tell whether the message was delivered: `fail`; `assumeSent`, treat it as sent; `resend`, send it again and risk a second delivery',
+      'what to do if the delivery is unknown: `fail`; `assumeSent`, treat the message as sent; `resend`, send it again and risk a second delivery',
   },
   whenActive: {
     default: 'wait',
@@ -47,13 +47,13 @@ export const followUpSettings = {
     default: '120s',
     min: '0s',
     max: '1h',
-    meaning: 'how long after the send an unchanged terminal status is not believed',
+    meaning: 'how long after the send an unchanged terminal status is ignored',
   },
   prLinkGrace: {
     default: '30s',
     min: '0s',
     max: '1h',
-    meaning: 'how long a completed job without a new `prLink` is polled on',
+    meaning: 'how long to keep polling a completed job without a new `prLink`',
   },
   jobTimeout: { default: '24h', min: '1s', max: '365d', meaning: 'longest wait for the job, from the send' },
   budgetWaitTimeout: { default: '7d', min: '1s', max: '365d', meaning: 'longest wait for everything before the send' },
@@ -81,7 +81,7 @@ export const promptSchema = z
   .string()
   .min(1, { error: 'must not be empty', abort: true })
   .regex(/\S/, 'must not be only white space')
-  .refine((prompt) => !/\p{Surrogate}/u.test(prompt), 'must be Unicode text: it has half of a surrogate pair')
+  .refine((prompt) => !/\p{Surrogate}/u.test(prompt), 'must be Unicode text: it has a lone surrogate')
   .refine((prompt) => utf8Length(prompt) <= MAX_PROMPT_BYTES, `must be at most ${MAX_PROMPT_BYTES} bytes of UTF-8`);
 
 const baseSchema = object({

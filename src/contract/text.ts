@@ -48,7 +48,7 @@ export function hash64(text: string): string {
 /** Meaning of a refusal of all messages of a project, and how to end it. */
 export const REFUSALS: Readonly<Record<Refusal, { what: string; fix: string }>> = {
   limited: { what: 'the service refuses more messages (429)', fix: 'nothing' },
-  credentials: { what: 'the service refuses the API key', fix: 'give the workers a valid key for the project' },
+  credentials: { what: 'the service refuses the API key', fix: 'set a valid key of the project for the workers' },
   payment: { what: 'the service asks for payment (402)', fix: 'pay the service' },
 };
 

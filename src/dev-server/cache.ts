@@ -16,7 +16,7 @@ export function cacheDirectory(env: Environment, home = homedir): string {
   try {
     return join(env['XDG_CACHE_HOME'] || join(env['HOME'] || home(), '.cache'), 'agent-follow-up');
   } catch {
-    throw new Error('this user has no home directory; set HOME or XDG_CACHE_HOME to a directory that can be written');
+    throw new Error('this user has no home directory; set HOME or XDG_CACHE_HOME to a writable directory');
   }
 }
 
@@ -80,7 +80,7 @@ async function create(lock: string): Promise<boolean> {
   } catch (error) {
     const { code, path, message } = error as NodeJS.ErrnoException;
     if (code === 'EEXIST' && path === lock) return false;
-    const text = `the cache cannot be written; set XDG_CACHE_HOME to a directory that can be written (${message})`;
+    const text = `the cache cannot be written; set XDG_CACHE_HOME to a writable directory (${message})`;
     throw new Error(text, { cause: error });
   }
 }

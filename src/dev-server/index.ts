@@ -75,7 +75,7 @@ async function choosePort(name: keyof typeof USUAL_PORTS, options: DevServerOpti
   }
   if (await isPortFree(given)) return given;
   throw new Error(
-    `port ${given} of ${IP} is taken. Stop the process that listens there, give another port, or none to have one chosen.`,
+    `port ${given} of ${IP} is taken. Stop the process that listens there, set another port, or none to have one chosen.`,
   );
 }
 

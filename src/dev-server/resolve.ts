@@ -81,7 +81,7 @@ export async function resolvePinned(
       try {
         const path = await find();
         if (path !== undefined) return path;
-        failures.push(`${name}: nothing there`);
+        failures.push(`${name}: not found`);
       } catch (error) {
         signal?.throwIfAborted();
         if (error instanceof BinaryUnavailableError) throw error;

@@ -26,7 +26,7 @@ export function describeProgress(
     const age = progress.jobSeenAt ? `, seen ${at(progress.jobSeenAt)}` : '';
     const isOfThisTurn = progress.jobStatus === job.status;
     const isInDoubt = state === 'reconciling' || failure?.delivered === 'unknown';
-    const elsewhere = isInDoubt ? 'job, perhaps before this message' : 'job before this message';
+    const elsewhere = isInDoubt ? 'job, possibly before this message' : 'job before this message';
     row(isOfThisTurn ? 'job' : elsewhere, `${code(job.status ?? 'no status')}${age}`);
     if (progress.prLink !== undefined) row('pull request', link(progress.prLink));
     else if (isOfThisTurn) row('pull request', 'none');
@@ -53,9 +53,9 @@ export function describeProgress(
 const WAS: Readonly<Record<Delivered, string>> = {
   yes: 'delivered',
   no: 'not delivered',
-  unknown: 'perhaps delivered',
+  unknown: 'possibly delivered',
 };
-const DELIVERED = { ...WAS, unknown: '**not known** whether it was delivered' };
+const DELIVERED = { ...WAS, unknown: '**unknown** whether it was delivered' };
 
 function describeDelivery({ failure, sentAt, delivery, state, earlierSendUnknown }: FollowUpProgress, at: At) {
   if (failure) return DELIVERED[failure.delivered];
@@ -66,7 +66,7 @@ function describeDelivery({ failure, sentAt, delivery, state, earlierSendUnknown
   }
   if (state === 'reconciling') return DELIVERED.unknown;
   if (earlierSendUnknown) return 'sent before, but its delivery is unknown; it will be sent again';
-  return state === 'sending' ? 'on its way' : 'not sent yet';
+  return state === 'sending' ? 'being sent' : 'not sent yet';
 }
 
 /** The state of a follow-up as one line of Markdown. */
@@ -75,10 +75,10 @@ export function describeState(progress: FollowUpProgress, at: At): string {
   if (failure) return `${state}: the message was ${WAS[failure.delivered]}`;
   switch (state) {
     case 'waiting-for-budget':
-      if (progress.nextTryAt !== undefined) return 'waiting for another try: the last one could not send';
+      if (progress.nextTryAt !== undefined) return 'waiting to try again: the last try could not send';
       return `waiting for a slot of project ${projectId}`;
     case 'waiting-for-job':
-      return 'waiting for the job: another turn is under way';
+      return 'waiting for the job: another turn is in progress';
     case 'sending':
       return 'sending';
     case 'reconciling':
@@ -109,7 +109,7 @@ export const BLOCKED: Readonly<Partial<Record<WaitReason | BlockReason, string>>
   credentials: `${REFUSALS.credentials.what}, or there is none`,
   payment: REFUSALS.payment.what,
   'queue-full': "the project's queue is full",
-  counting: "the project's budget counts what was sent before it started",
+  counting: "the project's budget is counting earlier sends",
   'budget-stopped': "the project's budget was stopped",
   'budget-silent': "the project's budget does not answer",
   service: 'the job cannot be read',
@@ -126,15 +126,15 @@ export function nextStep(progress: FollowUpProgress, workflowId: string): string
   switch (state) {
     case 'waiting-for-budget':
       if (progress.nextTryAt !== undefined)
-        return `nothing: it tries again by itself. To try at once: \`follow-up poll-now ${workflowId}\``;
+        return `nothing: it tries again automatically. To try at once: \`follow-up poll-now ${workflowId}\``;
       return `nothing. Its position now: \`follow-up status ${workflowId}\`. To cancel it: \`follow-up cancel ${workflowId}\``;
     case 'waiting-for-job':
-      return `nothing: it is sent when the job is at rest. To look now: \`follow-up poll-now ${workflowId}\``;
+      return `nothing: it is sent when the job is at rest. To poll now: \`follow-up poll-now ${workflowId}\``;
     case 'reconciling':
       return `look at the job. If the message is there: \`follow-up resolve ${workflowId} sent\`. If it is not: \`follow-up resolve ${workflowId} notSent\`, which sends it again`;
     case 'polling':
       if (progress.waitReason) return wayOutOfBlock(progress, workflowId);
-      return `nothing. The latest poll: \`follow-up status ${workflowId}\`. To look now: \`follow-up poll-now ${workflowId}\``;
+      return `nothing. The latest poll: \`follow-up status ${workflowId}\`. To poll now: \`follow-up poll-now ${workflowId}\``;
     case 'blocked':
       return wayOutOfBlock(progress, workflowId);
     case 'sending':
@@ -155,17 +155,17 @@ function wayOutOfBlock({ projectId, waitReason, pause }: FollowUpProgress, workf
     case 'limited':
     case 'credentials':
     case 'payment':
-      return `${REFUSALS[waitReason].fix}; it continues by itself. To try at once: ${tryNow}`;
+      return `${REFUSALS[waitReason].fix}; it continues automatically. To try at once: ${tryNow}`;
     case 'queue-full':
-      return 'nothing: it asks for a place again by itself';
+      return 'nothing: it asks for a place again automatically';
     case 'counting':
-      return 'nothing: it continues by itself within minutes';
+      return 'nothing: it continues automatically within minutes';
     case 'budget-stopped':
       return `\`follow-up budget restore ${projectId}\``;
     case 'budget-silent':
-      return `\`follow-up doctor\` says what keeps \`${projectBudgetWorkflowId(projectId)}\` from answering, and how to fix it`;
+      return `\`follow-up doctor\` shows why \`${projectBudgetWorkflowId(projectId)}\` does not answer, and how to fix it`;
     default:
-      return 'fix the agent job service or the connection to it; it continues by itself';
+      return 'fix the agent job service or the connection to it; it continues automatically';
   }
 }
 
@@ -182,8 +182,8 @@ function afterFailure({ projectId, jobId, state, failure }: FollowUpProgress): s
     case FailureType.JobArchived:
       return 'nothing: an archived job takes no message';
     case FailureType.Closed:
-      return `its key is used up. With a new one: ${again}`;
+      return `its key is already used. To send it with another key: ${again}`;
     default:
-      return `to send it after all: ${again}`;
+      return `to send it anyway: ${again}`;
   }
 }

@@ -169,7 +169,7 @@ export class FollowUp {
     }
     const { state } = this.#standing;
     if (state !== 'reconciling') return `resolveDelivery: the follow-up must be reconciling (it is ${state})`;
-    return this.#isWordDue ? undefined : 'resolveDelivery: it has already been decided what becomes of the message';
+    return this.#isWordDue ? undefined : 'resolveDelivery: the delivery has already been decided';
   }
 
   /** Applies an operator's decision whether the message was delivered. */
@@ -441,7 +441,7 @@ export class FollowUp {
       if (word) this.#patienceEndsMs = Math.max(this.#patienceEndsMs, port.nowMs() + this.settings.budgetWaitTimeoutMs);
       return undefined;
     }
-    const message = `Nobody can tell whether the message was delivered${why === undefined ? '' : `: ${why}`}`;
+    const message = `It is unknown whether the message was delivered${why === undefined ? '' : `: ${why}`}`;
     throw new Failed(FailureType.DeliveryUnknown, message, 'unknown');
   }
 
@@ -580,7 +580,7 @@ export class FollowUp {
     const message =
       grantedTo === ''
         ? 'The budget does not remember whether an earlier run of this follow-up sent the message'
-        : 'The key was used before, and the job may have gone on to another message';
+        : 'The key was used before, and the job may have moved on to another message';
     return new Failed(FailureType.Closed, message, isSameMessage ? ofOwn : 'unknown');
   }
 

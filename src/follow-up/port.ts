@@ -113,7 +113,7 @@ export function readSendResult(result: unknown, { grant }: SendOrder): SendResul
   const sent = result as SendResult | null | undefined;
   const isKnown = sent?.outcome === 'foreign' || sendOutcomes.some((outcome) => outcome === sent?.outcome);
   if (sent?.grant === grantName(grant) && isKnown) return sent;
-  return { grant: grantName(grant), outcome: 'unknown', message: 'the send was completed by hand' };
+  return { grant: grantName(grant), outcome: 'unknown', message: 'the send was completed manually' };
 }
 
 /** Reads the answer of an ask; `undefined` if an operator entered an invalid one. */

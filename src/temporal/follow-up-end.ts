@@ -32,7 +32,7 @@ export async function readFollowUpEnd(
       const delivered = itsHash === undefined ? 'unknown' : 'no';
       const what = delivered === 'no' ? 'for another message; this one was not sent' : 'by something else';
       return {
-        outcome: { error: { type: 'NotStarted', message: `${workflowId} was used before, ${what}`, delivered } },
+        outcome: { error: { type: 'NotStarted', message: `${workflowId} was already used ${what}`, delivered } },
       };
     }
     if (status.name === 'RUNNING' || status.name === 'PAUSED') return { isOpen: true };

@@ -55,7 +55,7 @@ export function isBadHeader(error: unknown): boolean {
 
 /** Describes a failed call to Temporal, without secrets, on one line of at most 300 characters. */
 export function describeGrpcError(error: unknown): string {
-  if (isBadHeader(error)) return 'the API key, or another header, has characters that cannot be sent';
+  if (isBadHeader(error)) return 'the API key or another header has characters that cannot be sent';
   const text = grpcErrorIn(error)?.details ?? messageOf(error);
   return maskSecrets(text)
     .replace(/\s+/g, ' ')

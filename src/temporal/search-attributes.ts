@@ -106,7 +106,7 @@ async function addAttributes(
     if (limit !== undefined) {
       why = `: ${describeLimit(Number(limit), names.length, existing)}`;
     } else if (isRefused) {
-      why = `, and they may not be registered with these credentials (${reason}): run "follow-up setup" with credentials that may`;
+      why = `, and these credentials may not register them (${reason}): run "follow-up setup" with credentials that can`;
     }
     const lack = `namespace ${namespace} lacks the search attributes ${names.join(', ')}`;
     throw new SearchAttributesError(`${lack}${why}`, { cause: error });
@@ -145,7 +145,7 @@ async function waitUntilQueryable(
       if (status !== GrpcStatus.INVALID_ARGUMENT && !isPassingTrouble(error)) throw error;
       if (performance.now() < deadlineMs) await pause(QUERYABLE_INTERVAL_MS, signal);
       else {
-        const problem = `does not take queries with ${names.join(', ')} (${describeGrpcError(error)})`;
+        const problem = `does not accept queries with ${names.join(', ')} (${describeGrpcError(error)})`;
         throw new SearchAttributesError(`namespace ${namespace} ${problem}: run "follow-up setup"`, { cause: error });
       }
     }

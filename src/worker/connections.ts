@@ -140,7 +140,8 @@ export async function followApiKey(
       problem = undefined;
     } catch (error) {
       const reason = describeGrpcError(error);
-      if (reason !== problem) logger.warn({ reason }, 'The new API key for Temporal cannot be used; the old one stays');
+      if (reason !== problem)
+        logger.warn({ reason }, 'The new API key for Temporal cannot be used; the old one stays in use');
       problem = reason;
     }
     await sleep(LOOK_EVERY_MS, undefined, { signal, ref: false }).catch(() => undefined);

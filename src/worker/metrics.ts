@@ -49,7 +49,7 @@ export function meterAgentJobs(client: AgentJobsClient, meter: MetricMeter): Age
 
 /** Counts the budgets' answers, and the reasons for missing ones. */
 export function meterBudgets(budgets: Budgets, meter: MetricMeter): Budgets {
-  const asks = meter.createCounter('follow_up_budget_ask', undefined, 'Asks of the budgets by answer');
+  const asks = meter.createCounter('follow_up_budget_ask', undefined, 'Asks to the budgets by answer');
   return {
     ...budgets,
     async ask(projectId, ask) {

@@ -64,7 +64,10 @@ export async function waitUntilPolled(
       return pollers.some((poller) => poller.identity === identity);
     } catch (error) {
       if (grpcStatusOf(error) === GrpcStatus.UNIMPLEMENTED) return true;
-      logger.debug({ queue: name, reason: describeGrpcError(error) }, 'Cannot tell yet whether it is polled');
+      logger.debug(
+        { queue: name, reason: describeGrpcError(error) },
+        'It is not known yet whether the queue is polled',
+      );
       return false;
     }
   };

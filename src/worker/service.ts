@@ -65,7 +65,7 @@ export function serve(parts: ServiceParts): WorkerService {
     await waitUntilPolled(connections.client, { namespace, taskQueue, identity, logger, signal });
     signal.throwIfAborted();
     status.readiness = watchReadiness(connections.client, keys, { namespace, taskQueue });
-    logger.info({ taskQueue, namespace, address }, 'The worker takes follow-ups');
+    logger.info({ taskQueue, namespace, address }, 'The worker is ready for follow-ups');
   };
   const ready = becomeReady();
   // Callers may ignore either. `run` and `ready` still pass their errors on.
@@ -129,11 +129,11 @@ export async function runUntilSignal(
   let service: WorkerService | undefined;
   const onSignal = (name: NodeJS.Signals): void => {
     if (told.signal.aborted) {
-      logger.warn({ signal: name }, 'Still shutting down: waiting for running sends to finish');
+      logger.warn({ signal: name }, 'Still shutting down: waiting for sends in progress');
       return;
     }
     logger.info({ signal: name }, 'Shutting down');
-    told.abort(new Error(`told to end by ${name}`));
+    told.abort(new Error(`ended by ${name}`));
     service?.shutdown().catch(() => undefined);
   };
   for (const name of shutdownSignals) process.on(name, onSignal);

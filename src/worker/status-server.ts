@@ -46,8 +46,8 @@ export async function startStatusServer({ host, port }: StatusAddress, status: W
     const code = codeOf(error) ?? String(error);
     const problem =
       code === 'EADDRINUSE'
-        ? 'is taken by another process: stop that one, give another address, or "off"'
-        : `cannot be used (${code}): give another address, or "off"`;
+        ? 'is in use by another process: stop it, set another address, or "off"'
+        : `cannot be used (${code}): set another address, or "off"`;
     const message = `${hostAndPort(host, port)} ${problem}`;
     throw new ConfigError([{ name: 'FOLLOW_UP_STATUS_ADDRESS', message }]);
   }
@@ -77,9 +77,9 @@ async function answer(method: string | undefined, path: string | undefined, stat
       return [ready ? 200 : 503, `${reason}\n`];
     }
     case '/metrics':
-      return metricsOf(status).catch((): Answer => [503, 'the metrics cannot be read at the moment\n']);
+      return metricsOf(status).catch((): Answer => [503, 'the metrics are not available at the moment\n']);
     default:
-      return [404, 'there are /healthz, /readyz and /metrics\n'];
+      return [404, 'not found; there are only /healthz, /readyz and /metrics\n'];
   }
 }
 
@@ -99,7 +99,7 @@ async function metricsOf({ readiness, metricsUrl }: WorkerStatus): Promise<Answe
     `# HELP ${name} ${help}\n# TYPE ${name} gauge\n${name}${labels} ${value}\n`;
   const build = `{version="${PACKAGE_VERSION}",node="${process.version}"}`;
   const ours = [
-    gauge('follow_up_build_info', 'Always 1; the labels say what runs', 1, build),
+    gauge('follow_up_build_info', 'Always 1; the labels have the versions', 1, build),
     gauge('follow_up_worker_ready', '1 while /readyz answers 200, otherwise 0', ready ? 1 : 0),
     gauge('process_start_time_seconds', 'Unix time at which the process started', STARTED_AT_SECONDS),
   ];

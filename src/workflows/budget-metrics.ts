@@ -16,18 +16,18 @@ export function createBudgetMetrics(project: string, budget: Budget, meter: Metr
     const metric = meter.createGauge(`follow_up_budget_${suffix}`, 'float', undefined, help);
     return (value: number, tags: Record<string, string> = {}) => metric.set(value, { project, ...tags });
   };
-  const countGrants = counter('grants', 'Messages that were let through');
+  const countGrants = counter('grants', 'Messages that were granted');
   const countLimited = counter('limited', 'Messages that the service answered with 429');
-  const setLimit = gauge('limit', 'Messages in a window');
+  const setLimit = gauge('limit', 'Messages allowed in a window');
   const setWindow = gauge('window_seconds', 'Length of the rolling window');
-  const setUsed = gauge('used', 'Slots that are occupied');
-  const setUnsettled = gauge('unsettled', 'Messages under way');
+  const setUsed = gauge('used', 'Slots in use');
+  const setUnsettled = gauge('unsettled', 'Messages being sent');
   const setWaiting = gauge('waiting', 'Follow-ups in the queue');
   const setWaitingForJob = gauge('waiting_for_job', 'Follow-ups in the queue whose job is busy');
-  const setPaused = gauge('paused', 'Whether nothing, or but one message at a time, is let through');
+  const setPaused = gauge('paused', 'Whether the budget is paused: it sends nothing, or one message at a time');
   const setReported = gauge(
     'reported_timestamp_seconds',
-    'When this worker last ran the budget, by the clock of Temporal',
+    "When this worker last ran the budget, by Temporal's clock",
   );
   let counted = { ...budget.state.counts };
   return () => {

@@ -27,7 +27,7 @@ export function hearOrders(loop: BudgetLoop, status: (nowMs: number) => BudgetSt
     return apply((nowMs) => budget.setLimit(nowMs, defined({ ...other, windowMs })));
   };
   setHandler(setLimitUpdate, setLimit, {
-    description: 'Changes limit, window or reserve: those that are given',
+    description: 'Changes limit, window or reserve; missing ones stay unchanged',
     validator: (input: unknown) => {
       const { settings, maxLimit } = budget.state;
       const given = parseLimit(input);
@@ -49,12 +49,12 @@ export function hearOrders(loop: BudgetLoop, status: (nowMs: number) => BudgetSt
     );
   };
   setHandler(pauseUpdate, pause, {
-    description: 'Sends nothing, for a time or until it is resumed',
+    description: 'Stops sending, for a time or until resumed',
     validator: (input: unknown) => void parsePause(input),
   });
   const parseTake = (input: unknown) => accept(parseInput(takeInputSchema, input ?? {}));
   setHandler(takeUpdate, (input: unknown) => loop.change((nowMs) => budget.take(nowMs, parseTake(input))), {
-    description: 'Counts slots as used by something else: all or none',
+    description: 'Counts slots as used by other software: all or none',
     validator: (input: unknown) => {
       const { count, key } = parseTake(input);
       const taken = budget.takenBy(key);

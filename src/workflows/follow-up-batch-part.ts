@@ -46,7 +46,7 @@ export async function followUpBatchPart(input: PartInput | null): Promise<BatchC
     throw invalidInput([{ field: '', message: 'only a batch may start a part: start followUpBatch' }]);
   }
   const flow: PartFlow = new PartFlow(input, {
-    ...createFlowPort('next report or look', () => flow.wake()),
+    ...createFlowPort('until the next report or check', () => flow.wake()),
     ...createPort(input),
   });
   setHandler(partOrderSignal, (message) => {

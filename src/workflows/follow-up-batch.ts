@@ -61,7 +61,7 @@ import { continueAsNew, isContinued, isNextRunDue } from './this-run.js';
 export async function followUpBatch(input: unknown, carried?: BatchState): Promise<FollowUpBatchResult> {
   const batch = carried && isContinued() ? new Batch(carried) : newBatch(input);
   const flow: BatchFlow = new BatchFlow(batch, {
-    ...createFlowPort('look for parts', () => flow.wake()),
+    ...createFlowPort('until the next check of the parts', () => flow.wake()),
     ...createPort(batch),
   });
   handleMessages(flow);
@@ -104,7 +104,7 @@ function handleMessages(flow: BatchFlow): void {
     },
   );
   setHandler(sealUpdate, () => ({ total: flow.change(() => batch.seal()) }), {
-    description: 'Says that the list is complete',
+    description: 'Declares the list complete',
     validator: (given?: unknown) => {
       const { total } = batch.state;
       const isRight = given === undefined || given === null || given === total;
@@ -113,14 +113,14 @@ function handleMessages(flow: BatchFlow): void {
     },
   });
   setHandler(continueBatchUpdate, () => ({ hold: flow.change(() => batch.proceed()) }), {
-    description: 'Lets a batch that is held go on',
+    description: 'Continues a held batch',
     validator: () => refuse(batch.canProceed ? undefined : { field: '', message: 'the batch is not held' }),
   });
   setHandler(partReportSignal, (message) => {
     const report = parseInput(partReportSchema, message);
     if (report.ok) flow.hear(report.value);
   });
-  setHandler(batchStatusQuery, () => batch.status(), { description: 'How many items are where' });
+  setHandler(batchStatusQuery, () => batch.status(), { description: 'Counts of the items by state' });
   setHandler(batchPartsQuery, () => batch.partIds());
   const page = (range?: BatchItemsRange | null) => {
     const { offset, limit } = pageRange(range, 0);

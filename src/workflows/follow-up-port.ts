@@ -165,7 +165,8 @@ async function sendMessage(order: SendOrder): Promise<SendResult> {
     const cause = error instanceof ActivityFailure ? error.cause : error;
     const details: unknown = cause instanceof TimeoutFailure ? cause.lastHeartbeatDetails : undefined;
     const { baseline } = (details ?? {}) as Partial<SendResult>;
-    const message = cause instanceof TimeoutFailure ? 'the worker did not report how the send ended' : String(cause);
+    const message =
+      cause instanceof TimeoutFailure ? 'the worker did not report the outcome of the send' : String(cause);
     return { grant: grantName(grant), outcome: 'unknown', message, ...(baseline && { baseline }) };
   }
 }
@@ -184,7 +185,7 @@ function watchJob(order: WatchOrder, intervalMs: number): Stoppable<WatchResult>
 }
 
 function recordSend(startToSendMs: number): void {
-  const help = 'From the start of a follow-up to a message that the service accepted';
+  const help = 'Time from the start of a follow-up to a message that the service accepted';
   const times = metricMeter.createHistogram('follow_up_start_to_send', 'float', 'seconds', help);
   times.record(Math.max(0, startToSendMs) / 1_000);
 }

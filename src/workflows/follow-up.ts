@@ -63,14 +63,14 @@ async function seeThrough(settings: FollowUpSettings): Promise<FollowUpResult> {
     flow.cancel();
   });
   setHandler(progressQuery, () => flow.progress(), { description: 'State, place in line, job and last error' });
-  setHandler(pollNowSignal, () => flow.pollNow(), { description: 'Looks at the job now' });
+  setHandler(pollNowSignal, () => flow.pollNow(), { description: 'Polls the job now' });
   setHandler(wakeSignal, () => flow.wake());
   setHandler(answerSignal, (answer: unknown) => {
     const parsed = parseInput(answerSchema, answer);
     if (parsed.ok) flow.hear(parsed.value);
   });
   setHandler(resolveDeliveryUpdate, (word) => flow.resolveDelivery(word), {
-    description: 'Only while it reconciles: "sent" or "notSent"',
+    description: 'Only while it is reconciling: "sent" or "notSent"',
     validator: (word: unknown) => {
       const message = flow.refusalOfWord(word);
       if (message === undefined) return;
@@ -97,7 +97,7 @@ function recordEnd({ status, error }: ItemOutcome): void {
     .createCounter('follow_up_ended', undefined, 'Follow-ups that ended, by state and failure type')
     .add(1, { state, failure: status === undefined ? type : 'none' });
   metricMeter
-    .createHistogram('follow_up_start_to_end', 'float', 'seconds', 'From the start of a follow-up to its end')
+    .createHistogram('follow_up_start_to_end', 'float', 'seconds', 'Time from the start of a follow-up to its end')
     .record(Math.max(0, seconds), { state });
 }
 

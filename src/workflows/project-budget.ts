@@ -108,7 +108,7 @@ function createPort(projectId: string, budget: Budget, isAskedToCancel: () => bo
     allAnswered: () => condition(allHandlersFinished),
     send,
     listRecentSends: (query) =>
-      listRecentSends.executeWithOptions({ summary: 'list what was sent before' }, [{ projectId, ...query }]),
+      listRecentSends.executeWithOptions({ summary: 'list earlier sends' }, [{ projectId, ...query }]),
     // The marker makes replays return the original answer. It names the run, because a later reset keeps the marker.
     wasResetSince: (runId) => workflowInfo().runId !== runId && patched(`counts-after-${runId}`),
     isLong: isNextRunDue,
@@ -123,7 +123,7 @@ function createPort(projectId: string, budget: Budget, isAskedToCancel: () => bo
 }
 
 function cancelRefusal(projectId: string): string {
-  return `**Was asked to cancel, but continues**: follow-ups wait for it. To send nothing: \`follow-up budget pause ${projectId}\``;
+  return `**Cancel refused**: follow-ups depend on this budget. To stop sending: \`follow-up budget pause ${projectId}\``;
 }
 
 async function send({ workflowId, answer }: Message): Promise<boolean> {

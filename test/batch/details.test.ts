@@ -61,7 +61,7 @@ const states: [what: string, status: Partial<BatchStatus>, headline: string, ste
     'waits for the rest of its list',
     { sealed: false, open: 0, waitingToStart: 0 },
     '30 of 30 ended, more items may come',
-    'if nobody adds more items: the same `follow-up batch run` again, or `follow-up batch cancel nightly`',
+    'if no more items will be added: run the same `follow-up batch run` again, or `follow-up batch cancel nightly`',
   ],
   [
     'has ended with unknown deliveries',
@@ -73,7 +73,7 @@ const states: [what: string, status: Partial<BatchStatus>, headline: string, ste
     'has ended with failures',
     { ended: true, open: 0, waitingToStart: 0, cancelled: true },
     '30 of 30 ended, cancelled',
-    'to send again what failed: `follow-up batch retry nightly --only failed`',
+    'to retry the failed items: `follow-up batch retry nightly --only failed`',
   ],
   [
     'has ended without failures',

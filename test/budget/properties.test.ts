@@ -47,7 +47,7 @@ interface Send {
 /** Follow-ups that do what events say. */
 class Play {
   readonly sends: Send[] = [];
-  /** When each slot was taken for something else. */
+  /** When each slot was taken for other messages. */
   readonly takenAtMs: number[] = [];
   /** All that the budget said, in order. */
   readonly said: unknown[] = [];

@@ -24,5 +24,5 @@ it('says that more slots are used than the limit has, whatever led to it', () =>
   const desk = new Desk({ limit: 10, counts: true });
   desk.book(listed(names('a', 15)));
   const [state] = describeBudget(statusOf(desk), desk.nowMs).split('\n');
-  expect(state).toBe('**sends nothing until 5 slots are free: more are used than its limit has**');
+  expect(state).toBe('**sends nothing until 5 slots are free: more are used than its limit allows**');
 });

@@ -5,7 +5,7 @@ import { Desk, HELD, HOUR, MINUTE, names, T0, testRules } from './support.js';
 
 const statusOf = (desk: Desk) => budgetStatus('project', desk.budget, desk.nowMs);
 
-describe('slots that are taken for something else', () => {
+describe('slots that are taken for other messages', () => {
   it('are used for a window, and stand in the audit', () => {
     const desk = new Desk({ limit: 5 });
     expect(desk.take('k', 3)).toEqual({ taken: true, count: 3, takenAt: iso(T0) });

@@ -93,7 +93,7 @@ test('every bad line is named with every bad field, and both lines of a duplicat
 test('of 1,000 bad lines, 50 are named, and the others are counted', async () => {
   const { message, issues, badLineCount } = await refusal('{}\n'.repeat(1_000));
   expect([badLineCount, new Set(issues.map(({ line: number }) => number)).size]).toEqual([1_000, 50]);
-  expect(message.split('\n').slice(51)).toEqual(['  and 950 more bad lines']);
+  expect(message.split('\n').slice(51)).toEqual(['  and 950 more invalid lines']);
 });
 
 test('a file without items, a missing file and a directory are refused', async () => {

@@ -88,12 +88,12 @@ test('a preview names what would be sent, what blocks a project, and that its id
   expect(describePreview(preview, now).split('\n')).toEqual([
     'batch    nightly, 6 items; nothing is sent (--dry-run)',
     expect.stringMatching(
-      /^project {2}demo: 3 to send, 40 of 100 slots in 1 h free, 2 wait before them, the last not before \S+ \S+$/,
+      /^project {2}demo: 3 to send, 40 of 100 slots in 1 h free, 2 in line before them, the last one not before \S+ \S+$/,
     ),
     'project  website: 3 to send, 40 of 100 slots in 1 h free, blocked: operator (release freeze)',
   ]);
   expect(describePreview({ ...preview, alreadyStarted: true, inputDiffers: true }, now).split('\n')).toEqual([
     'batch    nightly, 6 items; nothing is sent (--dry-run)',
-    'started  the id was used before, with different input: it is refused',
+    'started  the id was already used with different input: it is refused',
   ]);
 });

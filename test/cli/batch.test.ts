@@ -65,7 +65,7 @@ test('--no-wait prints the ids; the same id finds the same batch, and refuses an
     expect(refused).toMatchObject({ exitCode: 2, stderr: expect.stringMatching(`batch ${id} .*different input`) });
   }
   const preview = await run(id, stdin, '--dry-run');
-  expect(preview.stdout).toContain('started  the id was used before, with this input');
+  expect(preview.stdout).toContain('started  the id was already used with this input');
   expect(await ask('continue', id)).toMatchObject({ exitCode: 1, document: { error: { type: 'BatchNotHeld' } } });
   expect(await batch('retry', id)).toMatchObject({ exitCode: 2, stderr: expect.stringContaining('is still running') });
 
@@ -179,7 +179,7 @@ test('status shows counts, failures and items; retry sends what is asked for, an
     { jobId: 'unknown', status: 'pending' },
   ]);
   const failed = await ask('retry', `${id}-retry-1`);
-  expect(failed).toMatchObject({ exitCode: 4, stderr: expect.stringContaining('1 skipped: still under way') });
+  expect(failed).toMatchObject({ exitCode: 4, stderr: expect.stringContaining('1 skipped: still running') });
   expect(failed.document).toMatchObject({
     ...{ batchId: `${id}-retry-2`, retryOf: id, total: 2, failed: 1, errors: 1 },
     items: [{ jobId: 'missing-1', workflowId: `follow-up/${project}/missing-1/${id}-retry-2:0` }, { jobId: 'fail-1' }],
@@ -193,7 +193,7 @@ test('a cancelled batch ends with exit code 4', async () => {
   expect(await batch('cancel', id)).toMatchObject({
     ...{
       exitCode: 0,
-      stdout: `asked batch ${id} to end; to see how it ends, run: follow-up batch status ${id} --watch\n`,
+      stdout: `asked batch ${id} to end; to watch it, run: follow-up batch status ${id} --watch\n`,
     },
   });
   const ended = await batch('status', id, '--watch');

@@ -139,7 +139,7 @@ test('the text of a budget shows slots, pause, queue and sends, and in one line 
     "paused: by an operator, and the service refuses more messages (429) since TIME, until TIME (freeze)
 
     - slots: 6 of 4 used in 1 h
-    - kept from the batch lane: 1
+    - reserved for the interactive lane: 1
     - being sent: 2
     - next slot is free: TIME
     - waiting: 3, 0 of them in the batch lane, 1 for their job

@@ -38,7 +38,7 @@ test('dev runs with its UI until Ctrl-C, satisfies the doctor, and leaves nothin
   expect(run.stderr()).toContain(`the Temporal UI is not at its usual port 8233, but at ${temporal.uiUrl}\n`);
   const doctor = await runCli(['doctor'], { env: { TEMPORAL_ADDRESS: temporal.address } });
   expect(doctor.exitCode, doctor.stdout).toBe(0);
-  expect(doctor.stdout).toMatch(/\nall is well\n$/);
+  expect(doctor.stdout).toMatch(/\nno problems found\n$/);
   expect(doctor.stdout).not.toContain('->');
   expect((await fetch(temporal.uiUrl)).status).toBe(200);
   run.kill('SIGINT');

@@ -119,7 +119,7 @@ test('what is paused, held, stopped, unattended or unreadable is a finding until
     frozen: {
       ...{ name: 'budget', status: 'warning', since: expect.stringMatching(/^\d{4}-/) },
       message: expect.stringMatching(
-        /project frozen is paused: by an operator .* \(release freeze\); follow-ups that wait: 1$/,
+        /project frozen is paused: by an operator .* \(release freeze\); waiting follow-ups: 1$/,
       ),
       fix: 'follow-up budget resume frozen',
     },

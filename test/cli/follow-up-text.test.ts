@@ -31,7 +31,7 @@ test.each<[more: Partial<LiveProgress> & FollowUpStanding, headline: string, tim
   [{ state: 'sending', job: { status: 'completed' } }, 'sending', ''],
   [
     { state: 'waiting-for-job', waitReason: 'job-busy', job: { status: 'COMPLETED' } },
-    ...(['waiting for the job: another turn is under way, job COMPLETED', ''] as const),
+    ...(['waiting for the job: another turn is in progress, job COMPLETED', ''] as const),
   ],
   [
     { state: 'blocked', waitReason: 'credentials', lastError },
@@ -52,7 +52,7 @@ test.each<[more: Partial<LiveProgress> & FollowUpStanding, headline: string, tim
   ],
   [
     { state: 'delivery-unknown', failure },
-    ...(['delivery-unknown: the message was perhaps delivered, DeliveryUnknown: It cannot be told', ''] as const),
+    ...(['delivery-unknown: the message was possibly delivered, DeliveryUnknown: It cannot be told', ''] as const),
   ],
 ])('the text of %j', (more, headline, timing) => {
   const progress = { projectId: 'p', jobId: 'j', learnedAt: at, polls: 0, ...more };

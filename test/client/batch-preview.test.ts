@@ -97,7 +97,7 @@ test('a plan says whether its id was used; a list that was handed over in part i
   await batch.cancel();
   const { total } = await batch.result();
   await expect(followUps.startBatch({ id, items })).rejects.toThrow(
-    `takes no more items: it has the first ${total} of 3, and the others were never added`,
+    `accepts no more items: it has the first ${total} of 3, and the others were never added`,
   );
   await expect(followUps.planBatch({ id: 'b', items: [], canary: 0 })).rejects.toThrow(/canary: /);
 });

@@ -47,7 +47,7 @@ test.concurrent('orders hold follow-ups back and let them go, by lane', async ()
   expect(await budget.setLimit({ limit: 3, reserve: 2 })).toMatchObject({ limit: 3, reserve: 2 });
   await isSent(budget, 1);
   await waits(budget, 1);
-  // The other slots are kept from the batch lane.
+  // The other slots are reserved for the interactive lane.
   await start(budget, 'interactive', 'now-1');
   await isSent(budget, 2);
   expect(sendsOf(budget).map(({ jobId }) => jobId.slice(0, 5))).toEqual(['batch', 'now-1']);

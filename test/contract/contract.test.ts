@@ -116,7 +116,7 @@ describe('the input of a follow-up', () => {
   test.each([
     ...[' ', '\n\t ', '\u00a0\u2003\ufeff'].map((prompt) => [prompt, 'must not be only white space'] as const),
     ...['\ud83d', 'half \udE00 a pair', '\ude00\ud83d'].map(
-      (prompt) => [prompt, 'must be Unicode text: it has half of a surrogate pair'] as const,
+      (prompt) => [prompt, 'must be Unicode text: it has a lone surrogate'] as const,
     ),
   ])('refuses the prompt %j: it %s', (prompt, rule) => {
     const parsed = parseInput(followUpInputSchema, { ...valid, prompt });

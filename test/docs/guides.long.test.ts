@@ -36,7 +36,7 @@ const PROMPT = 'Add tests for the parser.';
 const PARSER_TESTS = 'follow-up/demo/job-1/parser-tests';
 const OLD_KEY = 'simulated-admin-key';
 const NEW_KEY = 'the-new-key-of-the-service';
-const ALL_IS_WELL = /^all is well$/m;
+const ALL_IS_WELL = /^no problems found$/m;
 const RUNS_AGAIN = 'the budget of demo runs again';
 /** Runs until Ctrl-C. */
 const WORKER = 'node node_modules/agent-follow-up/bin/follow-up.js worker\n';

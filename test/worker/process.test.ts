@@ -75,7 +75,7 @@ test('a worker refuses to start on Bun, where it would poll nothing', async () =
   try {
     const logger = createLogger({ level: 'silent', format: 'json' }, logMemory());
     const starting = startWorker({ config: testConfig(), logger });
-    await expect(starting).rejects.toThrow('Bun polls no task queue: run the worker with Node.js');
+    await expect(starting).rejects.toThrow('the worker does not run on Bun: use Node.js');
     await expect(starting).rejects.toMatchObject({ name: 'ConfigError' });
   } finally {
     Object.defineProperty(process, 'versions', { value: versions });

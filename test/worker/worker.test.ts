@@ -111,7 +111,7 @@ test('a worker registers the search attributes, becomes ready, and serves the me
   expect(samplesOf(text).get('follow_up_worker_ready')).toBe(1);
   expect(samplesOf(text).get('process_start_time_seconds')).toBeCloseTo(Date.now() / 1_000 - process.uptime(), -1);
   expect(text).toMatch(/^follow_up_build_info\{version="\d+\.\d+\.\d+",node="v\d/m);
-  expect(log.text()).toContain('The worker takes follow-ups');
+  expect(log.text()).toContain('The worker is ready for follow-ups');
   expect(log.text() + text).not.toContain(simulator.apiKey);
 });
 

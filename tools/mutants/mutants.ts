@@ -94,9 +94,9 @@ export const mutants: readonly Mutant[] = [
     test: paths('a follow-up fails with InvalidInput'),
   },
   {
-    name: 'a follow-up that is cancelled while its message is on its way does not wait for the answer',
+    name: 'a follow-up that is cancelled while its message is being sent does not wait for the answer',
     edits: [[FOLLOW_UP, 'CancellationScope.nonCancellable(() => flow.run())', 'flow.run()']],
-    test: paths('a follow-up that is cancelled while its message is on its way lets it arrive'),
+    test: paths('a follow-up that is cancelled while its message is being sent lets it arrive'),
   },
   {
     name: 'a follow-up takes an answer that was typed by hand for a grant',
