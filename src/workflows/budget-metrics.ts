@@ -25,10 +25,7 @@ export function createBudgetMetrics(project: string, budget: Budget, meter: Metr
   const setWaiting = gauge('waiting', 'Follow-ups in the queue');
   const setWaitingForJob = gauge('waiting_for_job', 'Follow-ups in the queue whose job is busy');
   const setPaused = gauge('paused', 'Whether the budget is paused: it sends nothing, or one message at a time');
-  const setReported = gauge(
-    'reported_timestamp_seconds',
-    "When this worker last ran the budget, by Temporal's clock",
-  );
+  const setReported = gauge('reported_timestamp_seconds', "When this worker last ran the budget, by Temporal's clock");
   let counted = { ...budget.state.counts };
   return () => {
     const { settings, waiters, grants, servicePause, counts } = budget.state;
