@@ -36,7 +36,7 @@ test.each<[args: string[], ...said: (string | RegExp)[]]>([
   [['send', 'p'], 'job'],
   [['send', 'p', 'j'], 'prompt: give it with --prompt, --prompt-file, or -'],
   [[...SEND, '--colour', 'red'], '--colour'],
-  [['send', 'p', 'j', '-', '--prompt', 'x'], 'give the prompt once'],
+  [['send', 'p', 'j', '-', '--prompt', 'x'], 'set the prompt once'],
   [['send', 'p', 'j', '-f', '/nowhere/prompt.txt'], 'cannot read /nowhere/prompt.txt: ENOENT'],
   // The prompt is what is in the file.
   [['send', 'p', 'j', '-f', '/dev/null'], 'prompt: must not be empty'],
@@ -188,7 +188,7 @@ test.concurrent(
 test.concurrent('a start without Temporal says how to come back', async () => {
   const args = [...SEND, '-k', 'k', '--json'];
   const { exitCode, stdout, stderr } = await runCli(args, { env: { TEMPORAL_ADDRESS: '127.0.0.1:1' } });
-  expect({ exitCode, stderr }).toEqual({ exitCode: 5, stderr: expect.stringMatching(/^error: .*--key k finds it/m) });
+  expect({ exitCode, stderr }).toEqual({ exitCode: 5, stderr: expect.stringMatching(/^error: .*--key k returns to it/m) });
   const error = { type: 'TemporalUnreachable', delivered: 'unknown', workflowId: 'follow-up/p/j/k' };
   expect(JSON.parse(stdout)).toMatchObject({ error });
 });

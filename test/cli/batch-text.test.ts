@@ -94,6 +94,6 @@ test('a preview names what would be sent, what blocks a project, and that its id
   ]);
   expect(describePreview({ ...preview, alreadyStarted: true, inputDiffers: true }, now).split('\n')).toEqual([
     'batch    nightly, 6 items; nothing is sent (--dry-run)',
-    'started  the id was already used with different input: it is refused',
+    'started  the id was used before, with different input: it is refused',
   ]);
 });

@@ -65,7 +65,7 @@ test('--no-wait prints the ids; the same id finds the same batch, and refuses an
     expect(refused).toMatchObject({ exitCode: 2, stderr: expect.stringMatching(`batch ${id} .*different input`) });
   }
   const preview = await run(id, stdin, '--dry-run');
-  expect(preview.stdout).toContain('started  the id was already used with this input');
+  expect(preview.stdout).toContain('started  the id was used before, with this input');
   expect(await ask('continue', id)).toMatchObject({ exitCode: 1, document: { error: { type: 'BatchNotHeld' } } });
   expect(await batch('retry', id)).toMatchObject({ exitCode: 2, stderr: expect.stringContaining('is still running') });
 

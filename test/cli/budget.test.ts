@@ -114,7 +114,7 @@ test('a send is shown and audited; a terminated budget accepts no orders until r
   const restored = await budget('restore', projectId);
   expect(restored.exitCode, restored.stderr).toBe(0);
   expect(restored.stdout).toMatch(
-    /^the budget of \S+ runs again; its last run ended .* \(terminated\)\nit first counts what was sent before, .*\nthe limit is 100 in 1 h, /,
+    /^the budget of \S+ runs again; its last run ended .* \(terminated\)\nit first counts earlier sends, .*\nthe limit is 100 in 1 h, /,
   );
 });
 
@@ -157,7 +157,7 @@ test('the text of a budget shows slots, pause, queue and sends, and in one line 
   expect(
     timeless(summariseBudgetUpdate('p', { state: 'stopped', status, statusUnavailable: 'no worker' })),
   ).toMatchInlineSnapshot(
-    `"STOPPED: nothing is sent until "follow-up budget restore p", no answer: no worker; last known:, 6 of 4 slots used, paused: by an operator, and the service refuses more messages (429) since TIME, until TIME (freeze), 2 under way, 3 waiting, last send TIME sent follow-up/p/c/k"`,
+    `"STOPPED: nothing is sent until "follow-up budget restore p", no answer: no worker; last known:, 6 of 4 slots used, paused: by an operator, and the service refuses more messages (429) since TIME, until TIME (freeze), 2 being sent, 3 waiting, last send TIME sent follow-up/p/c/k"`,
   );
   expect(summariseBudgetUpdate('p', { state: 'running', statusUnavailable: 'no worker' })).toBe('no answer: no worker');
 });

@@ -12,7 +12,7 @@ const batch: BatchStatus = {
 const text = (part: string) => expect.stringContaining(part) as string;
 const hold = { name: 'canary', reason: 'the canary has ended: 5 of 30 items', at: minutesAgo(2) } as const;
 const held = `is held (canary): ${hold.reason}`;
-const left = 'its 30 items have ended, and no more were added';
+const left = 'its 30 items have ended, and no others were added';
 
 test.each<[what: string, Partial<BatchStatus>, findings: object[]]>([
   ['has an incomplete list', {}, [{ since: minutesAgo(11), message: text(left), fix: text('batch cancel nightly') }]],
@@ -49,7 +49,7 @@ test.each<[what: string, Partial<BudgetStatus>, findings: object[]]>([
   ['is limited', pausedBy('limited'), [{ status: 'note' }]],
   ['is paused twice', pausedBy('operator', 'payment'), [{ status: 'warning', fix: text('402') }]],
   ['has the limit 0', { limit: 0 }, [{ status: 'warning', fix: 'follow-up budget set p --limit <messages>' }]],
-  ['counts', { isCounting: true }, [{ status: 'note', message: text('counts what was sent') }]],
+  ['counts', { isCounting: true }, [{ status: 'note', message: text('is counting earlier sends') }]],
   [
     'has learned a limit',
     { learnedLimit: 40 },

@@ -48,7 +48,7 @@ test.each<[more: Partial<LiveProgress> & FollowUpStanding, headline: string, tim
   ],
   [
     { state: 'blocked', waitReason: 'counting', position: 2 },
-    ...(["blocked: the project's budget counts what was sent before it started, position 2", ''] as const),
+    ...(["blocked: the project's budget is counting earlier sends, position 2", ''] as const),
   ],
   [
     { state: 'delivery-unknown', failure },

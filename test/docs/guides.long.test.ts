@@ -334,7 +334,7 @@ test.concurrent.each(Object.entries(guides))(
       const worker = startCli(['worker'], { env: { ...reader.env, ...more } });
       workers.push(worker);
       // It may bundle the workflows first, which takes minutes on a busy machine.
-      await eventually('the worker is up', () => worker.stdout().includes('takes follow-ups'), 300_000);
+      await eventually('the worker is up', () => worker.stdout().includes('is ready for follow-ups'), 300_000);
     };
     const names = {
       ...{ 'https://api.example.com': AGENT_JOBS_BASE_URL, 'temporal.example.com:7233': address },
@@ -361,7 +361,10 @@ async function play(guide: string, sections: Record<string, Section>, stage: Sta
     const failed: string[] = [];
     for (const { commands } of blocksOf(guide).filter((block) => block.heading === heading)) {
       const own = Object.entries(stage.names).reduce((text, [name, mine]) => text.replaceAll(name, mine), commands);
-      const ended = await stage.reader.paste(own, commands.endsWith(WORKER) ? /takes follow-ups from/ : undefined);
+      const ended = await stage.reader.paste(
+        own,
+        commands.endsWith(WORKER) ? /is ready for follow-ups from/ : undefined,
+      );
       printed += ended.output;
       failed.push(...ended.failed);
     }

@@ -143,7 +143,7 @@ describe('people see when it is tried again', () => {
     await scene.pass(60 * MINUTE);
     const { nextTryAt = '' } = scene.flow.progress();
     expect(Date.parse(nextTryAt)).toBeGreaterThan(Date.now());
-    expect(described(scene)).toContain('waiting for another try');
+    expect(described(scene)).toContain('waiting to try again');
     expect(described(scene)).toContain('poll-now');
     expect(described(scene)).toContain(`tries again: ${markdownInstant(nextTryAt, Date.now())}`);
     scene.flow.pollNow();

@@ -218,7 +218,7 @@ describe.concurrent('a part of a batch', () => {
     const batch = await startHeld();
     const part = await partOf(batch);
     await workflowOf(part).cancel();
-    await eventually('it says so', async () => (await detailsOf(part)).includes('asked to cancel'));
+    await eventually('it says so', async () => (await detailsOf(part)).includes('Cancel refused'));
     expect(await detailsOf(part)).toContain(`follow-up batch cancel ${batch.batchId}`);
     await letAllGo(batch);
     await endsWell(batch);

@@ -28,7 +28,7 @@ const detailsOf = async (project: Project): Promise<string> => {
   return metadata.currentDetails;
 };
 const saysSo = (project: Project) =>
-  eventually('it says so', async () => (await detailsOf(project)).includes('asked to cancel'));
+  eventually('it says so', async () => (await detailsOf(project)).includes('Cancel refused'));
 
 /** Starts a budget as anyone can. */
 const startBudget = (project: Project, ...more: unknown[]) =>

@@ -77,6 +77,6 @@ test('a signal ends the wait until attributes are queryable', async () => {
 test('if attributes never become queryable, the wait ends and names the command', async () => {
   await withServer({ ListWorkflowExecutions: '3' }, async (connection) => {
     const start = ensureSearchAttributes(connection, 'default', { timeoutMs: 700 });
-    await expect(start).rejects.toThrow(/does not take queries.*"follow-up setup"/);
+    await expect(start).rejects.toThrow(/does not accept queries.*"follow-up setup"/);
   });
 });

@@ -144,7 +144,7 @@ test('a worker refuses a status address that is in use', async () => {
   const { port } = other.address() as AddressInfo;
   const starting = configure({ FOLLOW_UP_STATUS_ADDRESS: `127.0.0.1:${port}` }).start();
   await expect(starting).rejects.toBeInstanceOf(ConfigError);
-  await expect(starting).rejects.toThrow(new RegExp(`FOLLOW_UP_STATUS_ADDRESS: 127.0.0.1:${port} is taken`));
+  await expect(starting).rejects.toThrow(new RegExp(`FOLLOW_UP_STATUS_ADDRESS: 127.0.0.1:${port} is in use`));
 });
 
 test('a worker works without a status server, and can be shut down before it is ready', async () => {
