@@ -188,7 +188,10 @@ test.concurrent(
 test.concurrent('a start without Temporal says how to come back', async () => {
   const args = [...SEND, '-k', 'k', '--json'];
   const { exitCode, stdout, stderr } = await runCli(args, { env: { TEMPORAL_ADDRESS: '127.0.0.1:1' } });
-  expect({ exitCode, stderr }).toEqual({ exitCode: 5, stderr: expect.stringMatching(/^error: .*--key k returns to it/m) });
+  expect({ exitCode, stderr }).toEqual({
+    exitCode: 5,
+    stderr: expect.stringMatching(/^error: .*--key k returns to it/m),
+  });
   const error = { type: 'TemporalUnreachable', delivered: 'unknown', workflowId: 'follow-up/p/j/k' };
   expect(JSON.parse(stdout)).toMatchObject({ error });
 });
