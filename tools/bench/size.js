@@ -22,7 +22,11 @@ const values = readOptions(USAGE, {
 const pathOf = (name) => fileURLToPath(new URL(name, import.meta.url));
 /** A worker that collects its garbage before it is measured, with the allocator's settings of the image. */
 const measured = (...args) => ['--expose-gc', '--import', pathOf('collect-garbage.js'), ...args];
-const ALLOCATOR = { MALLOC_ARENA_MAX: '2', MALLOC_TRIM_THRESHOLD_: '131072' };
+const ALLOCATOR = Object.fromEntries(
+  [...readFileSync(pathOf('../../deploy/Dockerfile'), 'utf8').matchAll(/^ENV (MALLOC_\w+)=(\S+)$/gm)].map(
+    ([, name, value]) => [name, value],
+  ),
+);
 /** Sends per project and hour. It is more than a benchmark makes. */
 const NO_LIMIT = 10_000;
 /** One budget allows at most 10 sends under way. */
