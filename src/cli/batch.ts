@@ -141,13 +141,14 @@ export async function continueBatch(cli: Cli, batchId: string): Promise<void> {
 
 /** `follow-up batch cancel` */
 export async function cancelBatch(cli: Cli, batchId: string): Promise<void> {
-  await withTemporal(cli, async ({ followUps }) => {
-    const batch = followUps.batch(batchId);
+  await withTemporal(cli, async (session) => {
+    const batch = session.followUps.batch(batchId);
     await batch.cancel();
     cli.output.data(
       { batchId, workflowId: batch.workflowId, cancelRequested: true },
       `asked batch ${batchId} to end; to watch it, run: follow-up batch status ${batchId} --watch`,
     );
+    await sayWhenUnattended(session, cli.output);
   });
 }
 

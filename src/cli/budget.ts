@@ -61,14 +61,14 @@ export async function showBudget(cli: Cli, projectId: string, { watch }: { watch
     }
     const state = await budget.state();
     const status = state === 'none' ? undefined : await budget.status();
-    cli.output.data(
-      status
-        ? { state, ...status }
-        : { projectId, state: 'none', used: 0, waiting: [], waitingTotal: 0, lastSends: [] },
-      describeBudgetUpdate(projectId, { state, ...defined({ status }) }),
-    );
+    const update = { state, ...defined({ status }) };
+    cli.output.data(updateDocument(projectId, update), describeBudgetUpdate(projectId, update));
     return ExitCode.ok;
   });
+}
+
+function updateDocument(projectId: string, { status, ...update }: BudgetUpdate): object {
+  return { ...update, ...(status ?? { projectId, used: 0, waiting: [], waitingTotal: 0, lastSends: [] }) };
 }
 
 /**
@@ -86,7 +86,7 @@ async function watchBudget(output: Output, projectId: string, updates: AsyncIter
     const line = summariseBudgetUpdate(projectId, update);
     if (!json && line === shown) continue;
     shown = line;
-    output.data({ projectId, ...update }, line);
+    output.data(updateDocument(projectId, update), line);
   }
 }
 

@@ -180,8 +180,11 @@ function order<Word = unknown>(
   text: (workflowId: string, word: Word) => string,
 ) {
   return async ({ env, output }: Cli, workflowId: string, word: Word): Promise<void> => {
-    await withTemporal({ env, output }, ({ followUps }) => give(followUps.handle(workflowId), word));
-    output.data({ workflowId, ...done(word) }, text(workflowId, word));
+    await withTemporal({ env, output }, async (session) => {
+      await give(session.followUps.handle(workflowId), word);
+      output.data({ workflowId, ...done(word) }, text(workflowId, word));
+      await sayWhenUnattended(session, output);
+    });
   };
 }
 
