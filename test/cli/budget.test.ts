@@ -48,8 +48,8 @@ test('a budget is watched, set, paused and resumed; each order prints its status
     .trim()
     .split('\n')
     .map((line) => JSON.parse(line));
-  expect(documents[0]).toEqual({ projectId, state: 'none' });
-  expect(documents.at(-1)).toMatchObject({ projectId, state: 'running', status: { limit: 5, reserve: 2 } });
+  expect(documents[0]).toMatchObject({ projectId, state: 'none', used: 0 });
+  expect(documents.at(-1)).toMatchObject({ projectId, state: 'running', limit: 5, reserve: 2 });
 });
 
 test('take counts slots as used, all or none and once per key; restore --assume-full counts all as used', async () => {
