@@ -4,11 +4,11 @@ import { Desk, followUp, HOUR, listed, MINUTE, testRules } from './support.js';
 describe('a budget that counts', () => {
   testRules(`
   - grants nothing, and says why [counts]
-    ask a -> waiting counting position=1, wait 24h, granted
+    ask a -> waiting counting position=1, wait 24h, granted ->
   - books each send of the list as made now, then grants the rest [counts limit=4]
     ask b*5, wait 1m, book a1 a2 +1, granted -> b0, settle b0, next -> held b1 b2 b3 b4
   - knows those whom it books, once each, so that their ids are not sent again [counts]
-    book a, ask a reset -> known outcome=unknown isSameMessage=false, slots -> 1
+    book a, ask a reset -> known outcome=unknown isSameMessage=false, used -> 1
   - does not let a run that was reset send again, whatever number its send has [counts]
     book runs a, ask a reset number=2 -> known outcome=unknown
   - books a send that it did not grant when it hears of it, from its answer, once [counts]
@@ -19,32 +19,22 @@ describe('a budget that counts', () => {
   - does not take an old send that it hears of late for the last one of its job
     wait 1h, send new@x, end new, settle old@x sent at=-1h, ask old@x reset -> known isLatest=false,
     ask new reset -> known isLatest=true
-  - does not book what it remembers as "sent"
-    ask a, settle a sent, counts, book a, slots -> 1
-  - does not book what it remembers as "rejected"
-    ask a, settle a rejected, counts, book a, slots -> 1
-  - books what it remembers as "limited": the next send may be forgotten
-    ask a, settle a limited, wait over+1m, counts, book a, slot -> over+1m+held,
-    ask a reset -> known outcome=unknown
-  - books what it remembers as "notSent": the next send may be forgotten
-    ask a, settle a notSent, wait over+1m, counts, book a, slot -> over+1m+held,
-    ask a reset -> known outcome=unknown
-  - books what it remembers as "unknown": the next send may be forgotten
-    ask a, settle a unknown, wait over+1m, counts, book a, slot -> over+1m+held,
-    ask a reset -> known outcome=unknown
+  - does not book what it remembers as "sent" or "rejected"
+    ask a*2, settle a0 sent, settle a1 rejected, send c, counts, book a*2 runs c, used -> 3
+  - books what it remembers as "limited", "notSent" or "unknown": the next send may be forgotten
+    ask a*3, settle a0 notSent, settle a1 unknown, settle a2 limited, wait over+1m, counts, book a*3,
+    slots -> held over+held over+1m+held over+1m+held over+1m+held, ask a0 reset -> known outcome=unknown,
+    ask a1 reset -> known outcome=unknown, ask a2 reset -> known outcome=unknown
   - books nothing beside a grant that may be under way, but beside one that is over
-    ask a, counts, book a, slots -> 1, clock 30m, counts, book a, slot -> 30m+held
+    ask a, counts, book a, used -> 1, clock 30m, counts, book a, slots -> held 30m+held
   - tells each run that may have sent that it may have sent more often, not only the first [counts]
     book runs a, ask a reset run=second -> known sendNumber=1,
     ask a reset run=third number=2 -> known sendNumber=2, ask a number=3 -> granted runId=third
-  - counts a grant of before a reset, whose end is lost: end a [limit=1]
-    ask a drain=2m, wait lease, counts, book runs a, end a, ask b -> waiting,
-    ask a reset number=2 -> known outcome=unknown
-  - counts a grant of before a reset, whose end is lost: settle a limited [limit=1]
-    ask a drain=2m, wait lease, counts, book runs a, settle a limited, ask b -> waiting,
-    ask a reset number=2 -> known outcome=unknown
+  - counts a grant of before a reset, also where its end or its refusal is heard [limit=2]
+    ask a drain=2m, ask c drain=2m, wait lease, counts, book runs a c, end a, settle c limited, ask b -> waiting,
+    ask a reset number=2 -> known outcome=unknown, ask c reset number=2 -> known outcome=unknown
   - wakes everybody whom it takes out of the line: a key may have been used again [counts]
-    ask a -> waiting counting, told, book a, told -> a:wake
+    ask a -> waiting counting, keep, book a, told -> a:wake
   - takes no place from a run that was started after a wake was on its way to the one before [limit=0]
     wake a, keep, ask a run=second, miss, limit 1, granted -> a
   - gives a job to whoever runs, and one that is closed only for the settle time [counts]
@@ -54,23 +44,15 @@ describe('a budget that counts', () => {
   - gives it also to one that runs whose send it has heard of, before a grant of a time that a reset brought back
     ask old@x, settle new@x, book runs new@x, settle old notSent, ask next@x -> waiting job-busy
   - does not guess which of two sends to a job was the last: either may have been reset [counts]
-    book old@x runs new@x, ask old@x reset -> known isLatest=false, ask new@x reset -> known isLatest=false
-  - nor which of one that is closed and one that it has heard of [counts]
-    settle heard@y, book closed@y, ask heard@y reset -> known isLatest=false,
-    ask closed@y reset -> known isLatest=false, ask next@y -> waiting job-busy, wait settle, granted
+    settle heard@y, book old@x closed@y runs new@x, ask old@x reset -> known isLatest=false,
+    ask new@x reset -> known isLatest=false, ask heard@y reset -> known isLatest=false,
+    ask closed@y reset -> known isLatest=false, ask next@y -> waiting job-busy, wait settle, granted ->
   - keeps how a job looked at the end of the turn before
     send a@x, end a last, book b@x, wait settle, ask c@x -> granted last
-  - believes that the latest send it knows was not the last: a reset run is told so once
-    ask a, settle a limited, wait 1m, ask a number=2, wait over, book a,
-    ask a reset number=3 -> known outcome=unknown
-  - books no send again that it has heard of
-    send a, book runs a, slots -> 1
   - takes the send for made for which a follow-up stood in line
     ask a, settle a limited, ask a number=2, book runs a, ask a -> known sendNumber=2 outcome=unknown
-  - gives the turn of one that has ended an end
-    send a@x, ask b@x, forget, book a@x, next -> settle b
-  - does not take back the turn of one whose end was heard
-    send a@x, end a, book a@x, ask b@x -> granted
+  - gives the turn of one that has ended an end, and does not take it back where the end was heard
+    send c@y, end c, book c@y, ask d@y -> granted, send a@x, ask b@x, forget, book a@x, next -> settle b
   - finds no evidence for another message of an id that is used again
     book a, ask a tag=other -> known isLatest=false
   `);

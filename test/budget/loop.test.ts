@@ -69,26 +69,25 @@ async function start(
   { limit = 3, assumeFull = false, listMs = 0, isContinued = false } = {},
 ) {
   const port = new FakePort();
-  port.isContinued = isContinued;
-  port.listed = listed(sends);
-  port.deliversAtMs = T0 + listMs;
+  Object.assign(port, { isContinued, listed: listed(sends), deliversAtMs: T0 + listMs });
   const budget = new Budget(newState({ limit, windowMs: HOUR, reserve: 0, marginMs: MARGIN }, T0));
   const loop = new BudgetLoop(budget, port);
   let isOver = false;
   void loop.run(assumeFull).then(() => (isOver = true));
   await port.wait();
-  const ask = (name: string) => loop.ask(askOf(name));
-  const tell = (kind: 'settle' | 'end', name: string) => {
-    const { workflowId, runId } = askOf(name);
-    const send = { sendNumber: 1, outcome: 'sent', atMs: port.time } as const;
-    loop.hear(kind === 'end' ? { kind, workflowId, runId } : { kind, workflowId, runId, ...send });
+  return {
+    ...{ port, budget, isOver: () => isOver, ask: (name: string) => loop.ask(askOf(name)) },
+    tell(kind: 'settle' | 'end', name: string) {
+      const { workflowId, runId } = askOf(name);
+      const send = { sendNumber: 1, outcome: 'sent', atMs: port.time } as const;
+      loop.hear(kind === 'end' ? { kind, workflowId, runId } : { kind, workflowId, runId, ...send });
+    },
+    granted() {
+      const sent = port.sent.splice(0).filter(({ answer }) => answer?.kind === 'granted');
+      return sent.map(({ workflowId }) => workflowId.split('/').at(-1));
+    },
+    setWindow: (windowMs: number) => loop.change((nowMs) => budget.setLimit(nowMs, { windowMs })),
   };
-  const granted = () => {
-    const sent = port.sent.splice(0).filter(({ answer }) => answer?.kind === 'granted');
-    return sent.map(({ workflowId }) => workflowId.split('/').at(-1));
-  };
-  const setWindow = (windowMs: number) => loop.change((nowMs) => budget.setLimit(nowMs, { windowMs }));
-  return { port, budget, ask, tell, granted, setWindow, isOver: () => isOver };
 }
 
 describe('a fresh budget', () => {

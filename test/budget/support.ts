@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { Budget, type ListedSend, type Message, type Places } from '../../src/budget/budget.js';
 import { newState } from '../../src/budget/state.js';
-import type { Answer, Ask, BudgetSettings, End, Settlement, Waiting } from '../../src/contract/protocol.js';
+import type { Answer, Ask, BudgetSettings, End, Settlement } from '../../src/contract/protocol.js';
 import type { SendOutcome, TakeAnswer } from '../../src/contract/budget.js';
 
 export const SECOND = 1_000;
@@ -49,6 +49,8 @@ export interface DeskOptions extends Partial<BudgetSettings> {
 export class Desk {
   nowMs = T0;
   budget: Budget;
+  /** Messages that are on their way until they find nobody. */
+  kept: Message[] = [];
   #messages: Message[] = [];
   readonly #asked = new Map<string, Ask>();
 
@@ -85,10 +87,6 @@ export class Desk {
     const ask = { ...(this.#asked.get(name) ?? askOf(name, change)), ...change };
     this.#asked.set(name, ask);
     return this.call((budget, nowMs) => budget.ask(nowMs, ask));
-  }
-
-  askAll(all: readonly string[], change: AskChange = {}): Answer['kind'][] {
-    return all.map((name) => this.ask(name, change).kind);
   }
 
   settle(name: string, outcome: SendOutcome = 'sent', change: Partial<Settlement> = {}): void {
@@ -159,16 +157,21 @@ export class Desk {
   }
 
   /**
-   * Carries a script out: steps with commas between them. What is behind an arrow is asserted. A name may say its job,
-   * `a@x`, and stand for several, `a*3`.
+   * Carries a script out: steps with commas between them. What is behind an arrow is what the step returns: names, and
+   * times. A name may say its job, `a@x`, and stand for several, `a*3`.
    */
   play(script: string): this {
     for (const step of script.split(',').map((text) => text.trim())) {
-      const [action = '', expected] = step.split('->').map((text) => text.trim());
+      const [action = '', result = ''] = step.split('->').map((text) => text.trim());
       const [verb = '', ...words] = action.split(/\s+/);
       const run = verbs[verb];
       if (!run) throw new Error(`no such step: ${step}`);
-      run(this, words, expected?.split(/\s+/).filter((word) => word !== '') ?? [], expected !== undefined, step);
+      const expected = result.split(/\s+/).filter((word) => word !== '');
+      const returned = run(this, words, expected);
+      if (returned === undefined) continue;
+      const actual = [returned].flat();
+      const wanted = flat(expected).map((word, index) => (typeof actual[index] === 'number' ? msOf(word) : word));
+      expect(actual, step).toEqual(wanted);
     }
     return this;
   }
@@ -190,37 +193,37 @@ export function msOf(text: string): number {
 }
 
 /** What words such as `number=2` and `reset` change in an ask, a settlement or an end. Times count from now. */
-function changeOf(words: readonly string[], nowMs: number): Record<string, unknown> {
-  return Object.assign(
-    {},
-    ...words.map((word) => {
-      const [name = '', value = ''] = word.split('=');
-      const at = nowMs + msOf(value);
-      const change: Record<string, object> = {
-        ...{ run: { runId: value }, number: { sendNumber: Number(value) }, lane: { lane: value } },
-        ...{ tag: { messageTag: value }, max: { maxLimit: Number(value) }, refusal: { refusal: value } },
-        ...{ lease: { leaseMs: msOf(value) }, drain: { drainMs: msOf(value) }, retry: { retryAfterMs: msOf(value) } },
-        ...{ at: { atMs: at }, until: { turnUntilMs: at }, last: { lastTurn } },
-        // A reset run, and one that began within the memory of the budget.
-        ...{ reset: { runId: 'new', mayHaveSent: true }, later: { startedAtMs: T0 + 1 } },
-      };
-      if (!change[name]) throw new Error(`no such word: ${word}`);
-      return change[name];
-    }),
-  ) as Record<string, unknown>;
+function changeOf(words: readonly string[], nowMs: number): object {
+  const changes = words.map((word) => {
+    const [name = '', value = ''] = word.split('=');
+    const at = nowMs + msOf(value);
+    const change: Record<string, object> = {
+      ...{ run: { runId: value }, number: { sendNumber: Number(value) }, lane: { lane: value } },
+      ...{ tag: { messageTag: value }, max: { maxLimit: Number(value) }, refusal: { refusal: value } },
+      ...{ lease: { leaseMs: msOf(value) }, drain: { drainMs: msOf(value) }, retry: { retryAfterMs: msOf(value) } },
+      ...{ at: { atMs: at }, until: { turnUntilMs: at }, last: { lastTurn } },
+      // A reset run, and one that began within the memory of the budget.
+      ...{ reset: { runId: 'new', mayHaveSent: true }, later: { startedAtMs: T0 + 1 } },
+    };
+    if (!change[name]) throw new Error(`no such word: ${word}`);
+    return change[name];
+  });
+  return Object.assign({}, ...changes) as object;
 }
 
-const parse = (text: string): unknown => (/^(true|false|null|-?\d+)$/.test(text) ? JSON.parse(text) : text);
-
-/** `waiting job-busy position=2`: the kind, the reason, and fields. Times count from T0. */
-function answerOf([kind, ...words]: readonly string[]): object {
+/** `waiting job-busy position=2`: the kind, the reason, and fields, of which `none` is missing. Times count from T0. */
+function expectAnswer(answer: Answer, [kind, ...words]: readonly string[]): void {
+  if (kind === undefined) return;
   const fields = words.map((word) => {
     const [name = '', value] = word.split('=');
     if (name === 'last') return ['lastTurn', lastTurn];
     if (value === undefined) return ['reason', name];
-    return [name, name.endsWith('AtMs') ? T0 + msOf(value) : name.endsWith('Ms') ? msOf(value) : parse(value)];
+    if (/Ms$/.test(name) && value !== 'none') return [name, (name.endsWith('AtMs') ? T0 : 0) + msOf(value)];
+    return [name, /^(true|false|null|-?\d+)$/.test(value) ? JSON.parse(value) : value];
   });
-  return { kind, ...Object.fromEntries(fields) };
+  const present = fields.filter(([, value]) => value !== 'none');
+  expect(answer, words.join(' ')).toMatchObject({ kind, ...Object.fromEntries(present) });
+  for (const [name] of fields.filter(([, value]) => value === 'none')) expect(answer).not.toHaveProperty(String(name));
 }
 
 const all = (word: string): [name: string, job: string | undefined][] => {
@@ -231,17 +234,17 @@ const flat = (words: readonly string[]) => words.flatMap((word) => all(word).map
 /** The job that a name says, as a change of an ask, or of an event. */
 const jobOf = (job: string | undefined) => job !== undefined && { job };
 const idOf = (name: string, job: string | undefined) => job !== undefined && { workflowId: followUp(name, job) };
-const kept: Message[] = [];
 
-/** A step and what is behind its arrow, if it has one. */
-type Verb = (desk: Desk, words: string[], expected: string[], isAsserted: boolean, step: string) => void;
+/** Does a step, and returns what is asserted. */
+type Verb = (
+  desk: Desk,
+  words: string[],
+  expected: string[],
+) => string | number | (string | number)[] | undefined | void;
 const verbs: Record<string, Verb> = {
-  ask(desk, [who = '', ...words], expected, isAsserted, step) {
+  ask(desk, [who = '', ...words], expected) {
     for (const [name, job] of all(who)) {
-      const answer = desk.ask(name, { ...jobOf(job), ...changeOf(words, desk.nowMs) });
-      if (isAsserted) expect(answer, step).toMatchObject(answerOf(expected.filter((word) => !word.endsWith('=none'))));
-      for (const word of expected)
-        if (word.endsWith('=none')) expect(answer, step).not.toHaveProperty(word.slice(0, -5));
+      expectAnswer(desk.ask(name, { ...jobOf(job), ...changeOf(words, desk.nowMs) }), expected);
     }
   },
   send(desk, [who = '']) {
@@ -255,54 +258,38 @@ const verbs: Record<string, Verb> = {
   end(desk, [who = '', ...words]) {
     for (const [name, job] of all(who)) desk.end(name, { ...idOf(name, job), ...changeOf(words, desk.nowMs) });
   },
-  take(desk, [key = '', count], [taken], _isAsserted, step) {
-    expect(String(desk.take(key, Number(count)).taken), step).toBe(taken);
-  },
+  take: (desk, [key = '', count]) => String(desk.take(key, Number(count)).taken),
   /** Time passes. `clock` sets it without a word to the budget. */
   wait: (desk, [time = '']) => desk.wait(msOf(time)),
   clock: (desk, [time = '']) => void (desk.nowMs += msOf(time)),
   /** Keeps what was told, until it finds nobody. `gone`: a message without an answer finds nobody. */
-  keep: (desk) => void kept.splice(0, kept.length, ...desk.told()),
-  miss: (desk) => desk.miss(kept.splice(0)),
+  keep: (desk) => void (desk.kept = desk.told()),
+  miss: (desk) => desk.miss(desk.kept),
   gone: (desk, words) => desk.miss(flat(words).map((name) => ({ workflowId: desk.idOf(name) }))),
   wake: (desk, words) => desk.call((budget) => budget.wake(flat(words).map((name) => desk.idOf(name)))),
-  told(desk, _words, expected, isAsserted, step) {
-    const told = desk.told().map((message) => `${nameOf(message)}:${message.answer?.kind ?? 'wake'}`);
-    if (isAsserted) expect(told, step).toEqual(expected);
-  },
-  granted: (desk, _words, who, _isAsserted, step) => expect(desk.granted(), step).toEqual(flat(who)),
-  /** After how long the next grants come, and to whom. `then` does not say when; `eta` is told so in its answer. */
-  next: (desk, _words, [time = '', ...who], _isAsserted, step) =>
-    expect(desk.nextGrants(), step).toEqual([msOf(time), flat(who)]),
-  then: (desk, _words, who, _isAsserted, step) => expect(desk.nextGrants()[1], step).toEqual(flat(who)),
-  eta(desk, [name = ''], _expected, _isAsserted, step) {
-    const { expectedAtMs = 0 } = desk.ask(name) as Waiting;
-    const sinceMs = desk.nowMs;
-    expect(desk.nextGrants(), step).toEqual([expectedAtMs - sinceMs, [name]]);
-  },
-  change(desk, _words, [time = ''], _isAsserted, step) {
+  told: (desk) => desk.told().map((message) => `${nameOf(message)}:${message.answer?.kind ?? 'wake'}`),
+  granted: (desk) => desk.granted(),
+  /** After how long the next grants come, and to whom. `then` does not say when. */
+  next: (desk) => desk.nextGrants().flat(),
+  then: (desk) => desk.nextGrants()[1],
+  /** When something changes by itself. */
+  change(desk) {
     const nextMs = desk.budget.nextChangeMs(desk.nowMs);
-    expect(nextMs && nextMs - desk.nowMs, step).toBe(time === 'none' ? undefined : msOf(time));
+    return nextMs === undefined ? 'none' : nextMs - desk.nowMs;
   },
-  /** How many slots are used, or when each is free again, from T0. `slot`: when one of them is. */
-  slots(desk, _words, times, _isAsserted, step) {
-    const ends = desk.budget.slotEnds();
-    if (/^\d+$/.test(times[0] ?? '')) expect(ends, step).toHaveLength(Number(times[0]));
-    else expect(ends, step).toEqual(times.map((time) => T0 + msOf(time)));
-  },
-  slot: (desk, _words, [time = ''], _isAsserted, step) =>
-    expect(desk.budget.slotEnds(), step).toContain(T0 + msOf(time)),
-  line: (desk, _words, who, _isAsserted, step) => expect(desk.state.waiters.map(nameOf), step).toEqual(flat(who)),
+  /** How many slots are used, and when each is free again, from T0. */
+  used: (desk) => desk.budget.slotEnds().length,
+  slots: (desk) => desk.budget.slotEnds().map((endMs) => endMs - T0),
+  line: (desk) => desk.state.waiters.map(nameOf),
   /** Sets the limit (`-`: leaves it), the window and the reserve. `bound` is the limit that counts. */
   limit(desk, [limit = '-', window, reserve]) {
     const change = { ...(window && { windowMs: msOf(window) }), ...(reserve && { reserve: Number(reserve) }) };
     desk.call((budget, nowMs) => budget.setLimit(nowMs, { ...(limit !== '-' && { limit: Number(limit) }), ...change }));
   },
-  bound: (desk, _words, [limit], _isAsserted, step) => expect(desk.budget.limit, step).toBe(Number(limit)),
+  bound: (desk) => desk.budget.limit,
   pause: (desk, [time]) => desk.pause(time === undefined ? {} : { untilMs: desk.nowMs + msOf(time) }),
   resume: (desk) => desk.resume(),
-  paused: (desk, _words, [reason], _isAsserted, step) =>
-    expect(desk.state.servicePause?.reason ?? 'no', step).toBe(reason),
+  paused: (desk) => desk.state.servicePause?.reason ?? 'no',
   /** Books those of a list that are closed, those that run behind `runs`, and `+1` others. */
   book(desk, words) {
     const runs = words.indexOf('runs');
@@ -321,10 +308,8 @@ const verbs: Record<string, Verb> = {
     if (!words.includes('nothing')) desk.state.known = {};
     desk.state.rememberedSinceMs = desk.nowMs;
   },
-  counts(desk, _words, [isCounting], isAsserted, step) {
-    if (isAsserted) expect(String(desk.state.isCounting), step).toBe(isCounting);
-    else desk.state.isCounting = true;
-  },
+  counts: (desk) => void (desk.state.isCounting = true),
+  counting: (desk) => String(desk.state.isCounting),
 };
 
 /**

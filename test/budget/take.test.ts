@@ -1,36 +1,23 @@
 import { describe, expect, it } from 'vitest';
 import { budgetStatus } from '../../src/budget/status.js';
 import { iso } from '../../src/contract/durations.js';
-import { Desk, HELD, HOUR, MINUTE, names, T0, testRules } from './support.js';
+import { Desk, HELD, HOUR, MINUTE, T0, testRules } from './support.js';
 
 const statusOf = (desk: Desk) => budgetStatus('project', desk.budget, desk.nowMs);
 
 describe('slots that are taken for other messages', () => {
-  it('are used for a window, and stand in the audit', () => {
+  it('are used for a window and stand in the audit, all or none, and the answer says when they can be taken', () => {
     const desk = new Desk({ limit: 5 });
-    expect(desk.take('k', 3)).toEqual({ taken: true, count: 3, takenAt: iso(T0) });
-    expect(statusOf(desk)).toMatchObject({
-      used: 3,
-      nextFreeSlotAt: iso(T0 + HELD),
-      lastSends: [{ workflowId: 'take/k', sendNumber: 3, grantedAt: iso(T0), settledAt: iso(T0), outcome: 'taken' }],
-    });
-    desk.askAll(names('a', 4));
-    expect(statusOf(desk)).toMatchObject({ used: 5, waitingTotal: 2 });
-    desk.wait(HELD);
-    expect(statusOf(desk).waitingTotal).toBe(0);
-  });
-
-  it('are all taken or none, and the answer says when they can be', () => {
-    const desk = new Desk({ limit: 5 });
-    desk.take('one', 2);
+    expect(desk.take('one', 2)).toEqual({ taken: true, count: 2, takenAt: iso(T0) });
+    const audited = { workflowId: 'take/one', sendNumber: 2, grantedAt: iso(T0), settledAt: iso(T0), outcome: 'taken' };
+    expect(statusOf(desk)).toMatchObject({ used: 2, nextFreeSlotAt: iso(T0 + HELD), lastSends: [audited] });
     desk.wait(MINUTE);
     desk.take('two', 2);
     const possibleAt = iso(T0 + HELD);
     expect(desk.take('three', 3)).toEqual({ taken: false, count: 3, waitReason: 'slot', possibleAt });
     expect(desk.take('three', 4)).toMatchObject({ possibleAt: iso(T0 + MINUTE + HELD) });
-    expect(statusOf(desk).used).toBe(4);
-    desk.wait(HELD - MINUTE);
-    expect(desk.take('three', 3)).toMatchObject({ taken: true });
+    desk.play('used -> 4, ask a*2').wait(HELD - MINUTE);
+    expect(desk.take('three', 1)).toMatchObject({ taken: true });
   });
 
   it('are taken once for a key, also after their window and in the next run', () => {
@@ -50,13 +37,10 @@ describe('slots that are taken for other messages', () => {
   `);
 
   it('are refused with the reason while nothing is sent', () => {
-    const paused = new Desk();
-    paused.pause({ untilMs: T0 + MINUTE });
+    const paused = new Desk().play('pause 1m');
     expect(paused.take('k', 1)).toEqual({ taken: false, count: 1, waitReason: 'paused' });
-    expect(new Desk({ counts: true }).take('k', 1)).toEqual({ taken: false, count: 1, waitReason: 'counting' });
-    const refused = new Desk();
-    refused.ask('a');
-    refused.settle('a', 'unauthorized');
-    expect(refused.take('k', 1)).toEqual({ taken: false, count: 1, waitReason: 'credentials' });
+    expect(new Desk({ counts: true }).take('k', 1)).toMatchObject({ taken: false, waitReason: 'counting' });
+    const refused = new Desk().play('ask a, settle a unauthorized');
+    expect(refused.take('k', 1)).toMatchObject({ taken: false, waitReason: 'credentials' });
   });
 });
