@@ -95,7 +95,8 @@ export const silent = (reason = 'budget-silent') =>
   ({ kind: 'silent', reason, message: `nothing: ${reason}` }) as const;
 export const atWork = { kind: 'atWork', job: working } as const;
 
-type Reply = SlotAnswer | Answer | ReturnType<typeof silent>;
+/** `nothing`: a person ends the ask. */
+type Reply = SlotAnswer | Answer | ReturnType<typeof silent> | { kind: 'nothing' };
 type ScriptedReply = Reply | ((order: SlotOrder) => Reply);
 type ScriptedSend = Partial<SendResult> & { afterMs?: number };
 
@@ -220,6 +221,8 @@ export class Scene implements FollowUpPort {
           onTrouble(reply);
           await sleep(untilMs - Date.now());
           return undefined;
+        case 'nothing':
+          return undefined;
         case 'asked':
         case 'atWork':
         case 'archived':
@@ -291,6 +294,7 @@ const verbs: Record<string, (scene: Scene, words: string[]) => unknown> = {
   wake: ({ flow }) => flow.wake(),
   cancel: ({ flow }) => flow.cancel(),
   word: ({ flow }, [word]) => flow.resolveDelivery(word as 'sent' | 'notSent'),
+  refusal: ({ flow }, [word]) => String(flow.refusalOfWord(word) !== undefined),
   end: async (scene) => endText(await scene.end()),
   sent: ({ sent }) => String(sent.length),
   watched: ({ watched }) => String(watched.length),
