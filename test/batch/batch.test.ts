@@ -1,6 +1,5 @@
 import { describe, expect, test } from 'vitest';
 import { Batch, type BatchStart } from '../../src/batch/batch.js';
-import { describeBatch } from '../../src/batch/details.js';
 import { jsonBytes, MAX_PART_ITEMS } from '../../src/batch/pack.js';
 import { Part } from '../../src/batch/part.js';
 import type { PartInput } from '../../src/contract/batch-protocol.js';
@@ -34,46 +33,38 @@ function endAll(part: Part, outcome: Parameters<Part['end']>[1]): void {
 }
 
 describe('a batch', () => {
-  test('accepts a piece once, by its offset or by the id of its update', () => {
+  test('accepts a piece once, by its offset or by the id of its update, until it is sealed', () => {
     const batch = Batch.create(OPEN, items(2));
-    expect(batch.add(items(3, 'x', 2), 2, 'u1')).toBe(5);
-    expect(batch.add(items(3, 'x', 2), 2, 'u2')).toBe(5);
-    expect(batch.add(items(1, 'x', 5), undefined, 'u3')).toBe(6);
-    expect(batch.add(items(1, 'x', 5), undefined, 'u3')).toBe(6);
+    const more = [items(3, 'x', 2), items(1, 'x', 5)] as const;
+    expect(['u1', 'u2'].map((id) => batch.add(more[0], 2, id))).toEqual([5, 5]);
+    expect(['u3', 'u3'].map((id) => batch.add(more[1], undefined, id))).toEqual([6, 6]);
     const carried = new Batch((startParts(batch), JSON.parse(JSON.stringify(batch.state))));
-    expect(carried.add(items(1, 'x', 5), undefined, 'u3')).toBe(6);
-    const issueWith = (...given: [items: unknown, offset?: unknown]) => carried.issueWith(given[0], given[1], 'u4');
+    expect(carried.add(more[1], undefined, 'u3')).toBe(6);
+    const issueWith = (given: unknown, offset?: unknown) => carried.issueWith(given, offset, 'u4');
     expect(issueWith(items(1), 7)).toMatchObject({ field: 'offset', message: expect.stringContaining('at most 6') });
     expect(issueWith(items(1), -1)).toMatchObject({ field: 'offset', message: 'must be a whole number' });
     expect(issueWith([])).toMatchObject({ field: 'items', message: expect.stringContaining('at least one item') });
-    expect(issueWith(items(1), 5)).toBeUndefined();
+    expect(issueWith(items(1), 6)).toBeUndefined();
     carried.seal();
     expect(issueWith(items(1))).toMatchObject({ field: 'items', message: expect.stringContaining('sealed') });
-    expect(issueWith(items(1), 5)).toBeUndefined();
-    expect(carried.issueWith(items(1), undefined, 'u3')).toBeUndefined();
+    expect([issueWith(items(1), 5), carried.issueWith(items(1), undefined, 'u3')]).toEqual([undefined, undefined]);
   });
 
-  test('packs 50,000 items, small or large, into parts within every limit', () => {
-    for (const [prompt, least] of [
-      ['go on', 100],
-      ['x'.repeat(1_000), 190],
-      ['"\n'.repeat(100), 0],
-    ] as const) {
-      const batch = Batch.create(START, []);
-      let packed = 0;
-      for (let from = 0; from < 50_000; from += 250) {
-        batch.add(items(250, prompt, from), from, `u${from}`);
-        for (const { input } of startParts(batch, from)) {
-          packed += input.items.length;
-          expect(input.items.length).toBeLessThanOrEqual(MAX_PART_ITEMS);
-          expect(jsonBytes(input)).toBeLessThan(LIMIT_BYTES);
-        }
-      }
-      expect(packed).toBe(50_000);
-      expect(batch.state.parts.length).toBeGreaterThanOrEqual(least);
-      expect(jsonBytes(batch.state)).toBeLessThan(LIMIT_BYTES);
-      expect(batch.status().total).toBe(50_000);
-    }
+  test.each([
+    ['go on', 100],
+    ['x'.repeat(1_000), 190],
+    ['"\n'.repeat(100), 0],
+  ])('packs 50,000 items into parts within every limit (%#)', (prompt, least) => {
+    const batch = Batch.create(START, []);
+    const inputs = Array.from({ length: 200 }, (_, piece) => {
+      batch.add(items(250, prompt, piece * 250), piece * 250, `u${piece}`);
+      return startParts(batch, piece).map(({ input }) => input);
+    }).flat();
+    expect(inputs.reduce((sum, input) => sum + input.items.length, 0)).toBe(50_000);
+    expect(Math.max(...inputs.map((input) => input.items.length))).toBeLessThanOrEqual(MAX_PART_ITEMS);
+    expect(Math.max(...inputs.map(jsonBytes), jsonBytes(batch.state))).toBeLessThan(LIMIT_BYTES);
+    expect(inputs.length).toBeGreaterThanOrEqual(least);
+    expect(batch.status().total).toBe(50_000);
   });
 
   test('fits into a payload even if every error is as long as possible, and then names the part to ask', () => {
@@ -117,12 +108,9 @@ describe('a batch', () => {
     const { part, input } = startParts(batch)[0]!;
     part.end(1, DONE);
     batch.take(part.report(5), 5);
-    const again = batch.startAgain(0, input, 10);
-    expect(again).toMatchObject({ part: 0, first: 0, again: 1, items: input.items });
+    expect(batch.startAgain(0, input, 10)).toMatchObject({ part: 0, first: 0, again: 1, items: input.items });
     expect(batch.take(part.report(11), 11)).toBe(false);
-    expect(batch.startAgain(0, input, 15)).toBeDefined();
-    expect(batch.startAgain(0, input, 16)).toBeDefined();
-    expect(batch.startAgain(0, input, 17)).toBeUndefined();
+    expect([15, 16, 17].map((nowMs) => batch.startAgain(0, input, nowMs) !== undefined)).toEqual([true, true, false]);
     expect(batch.result()).toMatchObject({ completed: 1, errors: 2, unknown: 2 });
   });
 
@@ -175,61 +163,28 @@ describe('a batch', () => {
     expect(batch.ordersToSend(9)).toEqual([]);
     expect(batch.nextPart(9)?.order).toMatchObject({ cancel: true, share: 0 });
   });
-
-  test('shows errors as Markdown that their texts cannot break', () => {
-    const batch = Batch.create(START, items(2));
-    const { part } = startParts(batch)[0]!;
-    part.end(0, { error: { type: 'MessageRejected', message: 'no | `way`\n# at all', delivered: 'no' } });
-    batch.take(part.report(1), 1);
-    const text = describeBatch(batch.status(), batch.result().items.slice(0, 1), 2);
-    expect(text).toContain('**1 of 2 ended**');
-    expect(text).toContain('- errors `MessageRejected`: 1');
-    expect(text).toContain(
-      '- item 1, `follow-up/p/job-0/b:0`: the message was not delivered, `MessageRejected: no |  way  # at all`',
-    );
-  });
 });
 
 describe('the brake of a batch', () => {
-  test('holds for the canary after a hold for failures was ended', () => {
-    const batch = Batch.create({ ...START, canary: 2, maxFailures: 0 }, items(5));
+  test('holds for failures, then once the canary has ended, and starts the rest when an operator continues it', () => {
+    const batch = Batch.create({ ...START, canary: 2, maxFailures: 0, maxOpen: 500 }, items(600));
     const parts = startParts(batch).map(({ part }) => part);
-    expect(parts[0]!.start()).toHaveLength(2);
+    const started = () => parts.map((part) => part.start().length);
+    expect(started()).toEqual([2, 0]);
     parts[0]!.end(0, FAILED);
     exchange(batch, parts, 10);
     expect(batch.proceed()).toMatchObject({ name: 'max-failures' });
     exchange(batch, parts, 20);
-    expect(batch.status()).toMatchObject({ canary: 2, open: 1 });
-    expect(parts[0]!.start()).toEqual([]);
+    expect([batch.status().hold, started()]).toEqual([undefined, [0, 0]]);
     parts[0]!.end(1, DONE);
     exchange(batch, parts, 30);
-    expect(batch.status().hold).toMatchObject({ name: 'canary', reason: 'the canary has ended: 2 of 5 items' });
-    batch.proceed();
-    exchange(batch, parts, 40);
-    expect(parts[0]!.start()).toHaveLength(3);
-  });
-
-  test('lets the canary go, holds the batch once it has ended, and lets the rest go when told to', () => {
-    const batch = Batch.create({ ...START, canary: 2, maxOpen: 500 }, items(600));
-    const parts = startParts(batch).map(({ part }) => part);
-    expect(parts.map((part) => part.start().length)).toEqual([2, 0]);
-    parts[0]!.end(0, DONE);
-    exchange(batch, parts, 10);
-    expect(batch.status().hold).toBeUndefined();
-    parts[0]!.end(1, FAILED);
-    exchange(batch, parts, 20);
-    expect(batch.status().hold).toEqual({
-      name: 'canary',
-      reason: 'the canary has ended: 2 of 600 items',
-      at: '1970-01-01T00:00:00.020Z',
-    });
-    expect(parts.map((part) => part.start().length)).toEqual([0, 0]);
-    expect(batch.canProceed).toBe(true);
+    const hold = { name: 'canary', reason: 'the canary has ended: 2 of 600 items', at: '1970-01-01T00:00:00.030Z' };
+    expect([batch.status().hold, started(), batch.canProceed]).toEqual([hold, [0, 0], true]);
     expect(batch.proceed()).toMatchObject({ name: 'canary' });
     expect(batch.canProceed).toBe(false);
-    exchange(batch, parts, 30);
-    exchange(batch, parts, 31);
-    expect(parts.reduce((sum, part) => sum + part.start().length, 0)).toBe(500);
+    exchange(batch, parts, 40);
+    exchange(batch, parts, 41);
+    expect(started().reduce((sum, count) => sum + count)).toBe(500);
   });
 
   test('does not hold a batch that has nothing behind its canary', () => {

@@ -124,6 +124,7 @@ describe('a follow-up ends', () => {
     ['as JobTimeout', { job }, 'JobTimeout yes', { state: 'timed-out', afterMs: DAY }],
     ['before its first poll', { job }, 'JobTimeout yes', { settings: { jobTimeoutMs, poll: hourly }, afterMs: MINUTE }],
     ['as BudgetWaitTimeout in line', { asks: () => waiting() }, 'BudgetWaitTimeout no', inTime],
+    ['while its job is at work', { asks: () => s.atWork, job }, 'BudgetWaitTimeout no', inTime],
     [
       'as Closed after another message',
       { asks: [{ kind: 'otherMessage' }] },
