@@ -79,6 +79,16 @@ const newest = ({ workflowId }: { workflowId: string }) => rig.client.workflow.g
 const recordRun = (name: string, { workflowId }: { workflowId: string }, runId?: string) =>
   record(rig.client, name, workflowId, runId);
 
+async function ends(name: string, handle: WorkflowHandle, expected: object = COMPLETED): Promise<void> {
+  expect(await handle.result()).toMatchObject(expected);
+  await recordRun(name, handle);
+}
+
+async function fails(name: string, handle: WorkflowHandle, expected: object): Promise<void> {
+  expect(await failureOf(handle.result())).toMatchObject(expected);
+  await recordRun(name, handle);
+}
+
 /** Starts a follow-up of a budget that lets nothing through. */
 async function startWaiting(input: FollowUpInput) {
   await followUps.budget(input.projectId).setLimit({ limit: 0 });
@@ -98,8 +108,7 @@ describe.concurrent('a follow-up', () => {
   test('is sent at once', async () => {
     const input = scripted();
     const handle = await rig.start(input);
-    expect(await handle.result()).toMatchObject({ ...COMPLETED, observedActive: true, prLinkChanged: true });
-    await recordRun('a follow-up that is sent at once', handle);
+    await ends('a follow-up that is sent at once', handle, { ...COMPLETED, observedActive: true, prLinkChanged: true });
     await recordRun('a budget that starts with an ask', budgetOf(input));
   });
 
@@ -107,14 +116,12 @@ describe.concurrent('a follow-up', () => {
     const input = scripted();
     const handle = await startWaiting(input);
     await followUps.budget(input.projectId).setLimit({ limit: 7 });
-    expect(await handle.result()).toMatchObject(COMPLETED);
-    await recordRun('a follow-up that waits and is granted a slot', handle);
+    await ends('a follow-up that waits and is granted a slot', handle);
   });
 
   test('waits while its job works for somebody else', async () => {
     const handle = await rig.start(scripted({ before: [ACTIVE, ACTIVE, BEFORE] }));
-    expect(await handle.result()).toMatchObject(COMPLETED);
-    await recordRun('a follow-up that waits for its job', handle);
+    await ends('a follow-up that waits for its job', handle);
   });
 
   test('is blocked while its job cannot be read, and looks at once when told to', async () => {
@@ -123,16 +130,14 @@ describe.concurrent('a follow-up', () => {
     await shows(handle, { state: 'blocked', waitReason: 'service' });
     service.reads(input.jobId, BEFORE);
     await handle.signal('pollNow');
-    expect(await handle.result()).toMatchObject(COMPLETED);
-    await recordRun('a follow-up whose job cannot be read', handle);
+    await ends('a follow-up whose job cannot be read', handle);
   });
 
   test('is sent again after the service has refused all messages for a while', async () => {
     const input = scripted();
     service.sends(input.jobId, { outcome: 'limited', statusCode: 429, message: 'HTTP 429', retryAfterMs: 1_000 });
     const handle = await rig.start(input);
-    expect(await handle.result()).toMatchObject(COMPLETED);
-    await recordRun('a follow-up that the service limits', handle);
+    await ends('a follow-up that the service limits', handle);
     await recordRun('a budget that the service limits', budgetOf(input));
   });
 
@@ -144,8 +149,7 @@ describe.concurrent('a follow-up', () => {
     const input = scripted({ after: [shown] }, more);
     service.sends(input.jobId, UNKNOWN);
     const handle = await rig.start(input);
-    expect(await handle.result()).toMatchObject({ status: 'completed', ...expected });
-    await recordRun(`a follow-up whose delivery is unknown and ${what}`, handle);
+    await ends(`a follow-up whose delivery is unknown and ${what}`, handle, { status: 'completed', ...expected });
   });
 
   test('whose delivery is unknown takes the word of an operator', async () => {
@@ -156,8 +160,7 @@ describe.concurrent('a follow-up', () => {
     await handle.executeUpdate('resolveDelivery', { args: ['sent'] });
     await shows(handle, { state: 'polling' });
     service.reads(input.jobId, AFTER);
-    expect(await handle.result()).toMatchObject({ status: 'completed', delivery: 'assumed' });
-    await recordRun('a follow-up whose delivery an operator knows', handle);
+    await ends('a follow-up whose delivery an operator knows', handle, { status: 'completed', delivery: 'assumed' });
   });
 
   test('whose send is completed by hand does not take that for the service’s answer', async () => {
@@ -188,8 +191,7 @@ describe.concurrent('a follow-up', () => {
     if (sent) service.sends(input.jobId, sent);
     const handle = await rig.start(input);
     await eventually('it has ended', async () => (await handle.describe()).status.name !== 'RUNNING');
-    expect(await failureOf(handle.result())).toMatchObject({ type, ...expected });
-    await recordRun(`a follow-up that fails with ${type}`, handle);
+    await fails(`a follow-up that fails with ${type}`, handle, { type, ...expected });
   });
 
   test('whose key was used for another message is closed', async () => {
@@ -210,27 +212,42 @@ describe.concurrent('a follow-up that is cancelled', () => {
   test('while it waits for a slot was not sent', async () => {
     const handle = await startWaiting(scripted());
     await handle.cancel();
-    expect(await failureOf(handle.result())).toMatchObject({ type: 'Canceled' });
-    await recordRun('a follow-up that is cancelled while it waits for a slot', handle);
+    await fails('a follow-up that is cancelled while it waits for a slot', handle, { type: 'Canceled' });
   });
 
-  test('while its job works for somebody else was not sent', async () => {
-    const handle = await rig.start(scripted({ before: [ACTIVE] }));
-    await shows(handle, { state: 'waiting-for-job' });
+  test.each<[string, string, Script, Partial<FollowUpProgress>, object]>([
+    [
+      'works for somebody else was not sent',
+      'waits for its job',
+      { before: [ACTIVE] },
+      { state: 'waiting-for-job' },
+      { type: 'Canceled' },
+    ],
+    [
+      'works on the message was sent',
+      'watches its job',
+      { after: [ACTIVE] },
+      { state: 'polling' },
+      { type: 'Cancelled', delivered: 'yes' },
+    ],
+  ])('while its job %s', async (_, what, script, shown, expected) => {
+    const handle = await rig.start(scripted(script));
+    await shows(handle, shown);
     await handle.cancel();
-    expect(await failureOf(handle.result())).toMatchObject({ type: 'Canceled' });
-    await recordRun('a follow-up that is cancelled while it waits for its job', handle);
+    await fails(`a follow-up that is cancelled while it ${what}`, handle, expected);
   });
 
-  test('while its message is on its way lets it arrive', async () => {
+  test('while its message is being sent lets it arrive', async () => {
     const input = scripted();
     const letGo = hold(input);
     const handle = await rig.start(input);
     await eventually('it is at the service', () => service.begun.includes(input.jobId));
     await handle.cancel();
     letGo({ outcome: 'sent', statusCode: 200 });
-    expect(await failureOf(handle.result())).toMatchObject({ type: 'Cancelled', delivered: 'yes' });
-    await recordRun('a follow-up that is cancelled while its message is on its way', handle);
+    await fails('a follow-up that is cancelled while its message is on its way', handle, {
+      type: 'Cancelled',
+      delivered: 'yes',
+    });
   });
 
   test('while its delivery is unknown says so', async () => {
@@ -239,16 +256,10 @@ describe.concurrent('a follow-up that is cancelled', () => {
     const handle = await rig.start(input);
     await shows(handle, { state: 'reconciling' });
     await handle.cancel();
-    expect(await failureOf(handle.result())).toMatchObject({ type: 'Cancelled', delivered: 'unknown' });
-    await recordRun('a follow-up that is cancelled while its delivery is unknown', handle);
-  });
-
-  test('while it watches its job was sent', async () => {
-    const handle = await rig.start(scripted({ after: [ACTIVE] }));
-    await shows(handle, { state: 'polling' });
-    await handle.cancel();
-    expect(await failureOf(handle.result())).toMatchObject({ type: 'Cancelled', delivered: 'yes' });
-    await recordRun('a follow-up that is cancelled while it watches its job', handle);
+    await fails('a follow-up that is cancelled while its delivery is unknown', handle, {
+      type: 'Cancelled',
+      delivered: 'unknown',
+    });
   });
 });
 
@@ -339,8 +350,7 @@ describe.concurrent('a budget', () => {
     const blocked = await rig.start({ ...scripted(), projectId: input.projectId });
     await shows(blocked, { state: 'blocked', waitReason: 'budget-stopped' });
     await blocked.cancel();
-    expect(await failureOf(blocked.result())).toMatchObject({ type: 'Canceled' });
-    await recordRun('a follow-up whose budget is stopped', blocked);
+    await fails('a follow-up whose budget is stopped', blocked, { type: 'Canceled' });
     const waits = await rig.start({ ...scripted(), projectId: input.projectId });
     await shows(waits, { state: 'blocked', waitReason: 'budget-stopped' });
     await budget.restore();
