@@ -34,7 +34,7 @@ export async function main(args: string[]): Promise<number> {
   const copy = await copyOf(fileURLToPath(new URL('../..', import.meta.url)));
   try {
     console.log(`building, and running the ${chosen.length} tests on the code as it is`);
-    await node(copy, 'bin/build.js');
+    await node(copy, 'bin/build.js', '--if-stale');
     const ends = await runTests(copy, chosen);
     const bad = chosen.flatMap(({ test }, i) => (ends[i]?.status === 'passed' ? [] : [{ ...test, ...ends[i] }]));
     for (const { file, name, status, messages } of bad) {
@@ -71,7 +71,7 @@ async function attack(copy: string, mutant: Mutant): Promise<string | undefined>
   const before = await Promise.all(files.map(async (file) => [file, await readFile(join(copy, file))] as const));
   try {
     for (const [file, text] of texts) await writeFile(join(copy, file), text);
-    if (needsBuild(mutant)) await node(copy, 'bin/build.js');
+    if (needsBuild(mutant)) await node(copy, 'bin/build.js', '--if-stale');
     const [end] = await runTests(copy, [mutant]);
     if (end?.status === 'failed' && end.messages.some((message) => ASSERTION.test(message))) return undefined;
     return `the test did not fail by an assertion: ${end?.status}\n${end?.messages.join('\n')}`;
