@@ -2,7 +2,7 @@ import { afterEach, describe, expect, it, vi } from 'vitest';
 import { type BudgetState, followUpKey, jobKey, type Known } from '../../src/budget/state.js';
 import { trim } from '../../src/budget/trim.js';
 import { askSchema } from '../../src/contract/protocol.js';
-import { askOf, Desk, lastTurn } from './support.js';
+import { askOf, Desk, lastTurn, names } from './support.js';
 
 const MIB = 1_048_576;
 const hash = 'abcdefghijk';
@@ -80,6 +80,16 @@ describe('a state with every cap reached', () => {
     expect(state).toMatchObject({ waiters, grants, spent });
     expect(Object.values(state.turns).filter(({ owner }) => owner !== undefined)).toHaveLength(2_400);
     expect(Object.keys(state.known).at(-1)).toBe(followUpKey(ordinary.workflowId(4_999)));
+  });
+
+  it('keeps the turns that live of 3,000 jobs, before those that are over', () => {
+    const { state } = new Desk();
+    const turns = (all: string[], turn: object) => all.map((job) => [job, { latest: job, ...turn }]);
+    const live = turns(names('live', 2_990), { owner: 'owner' });
+    state.turns = Object.fromEntries([...live, ...turns(names('over', 600), {})]);
+    trim(state);
+    expect(state.turns).toMatchObject(Object.fromEntries(live));
+    expect(Object.keys(state.turns).length).toBeLessThanOrEqual(3_000);
   });
 
   it('notes since when it remembers all follow-ups, if clocks differ by the margin', () => {

@@ -75,16 +75,23 @@ async function start(
   let isOver = false;
   void loop.run(assumeFull).then(() => (isOver = true));
   await port.wait();
+  const granted = () => {
+    const sent = port.sent.splice(0).filter(({ answer }) => answer?.kind === 'granted');
+    return sent.map(({ workflowId }) => workflowId.split('/').at(-1));
+  };
   return {
-    ...{ port, budget, isOver: () => isOver, ask: (name: string) => loop.ask(askOf(name)) },
+    ...{ port, budget, granted, isOver: () => isOver, ask: (name: string) => loop.ask(askOf(name)) },
     tell(kind: 'settle' | 'end', name: string) {
       const { workflowId, runId } = askOf(name);
       const send = { sendNumber: 1, outcome: 'sent', atMs: port.time } as const;
       loop.hear(kind === 'end' ? { kind, workflowId, runId } : { kind, workflowId, runId, ...send });
     },
-    granted() {
-      const sent = port.sent.splice(0).filter(({ answer }) => answer?.kind === 'granted');
-      return sent.map(({ workflowId }) => workflowId.split('/').at(-1));
+    /** Who is granted a send after this time. Nobody may be before. */
+    async grantedAfter(ms: number) {
+      await port.wait(ms - 1);
+      expect(granted()).toEqual([]);
+      await port.wait(1);
+      return granted();
     },
     setWindow: (windowMs: number) => loop.change((nowMs) => budget.setLimit(nowMs, { windowMs })),
   };
@@ -145,12 +152,9 @@ describe('a fresh budget', () => {
   });
 
   it('waits a lease, also if its list is empty, where the run before did not end its count', async () => {
-    const { port, ask, granted } = await start([], { isContinued: true });
+    const { ask, grantedAfter } = await start([], { isContinued: true });
     ask('a');
-    await port.wait(LEASE - 1);
-    expect(granted()).toEqual([]);
-    await port.wait(1);
-    expect(granted()).toEqual(['a']);
+    expect(await grantedAfter(LEASE)).toEqual(['a']);
   });
 
   it('takes all slots for used where it is told to', async () => {
@@ -163,14 +167,11 @@ describe('a fresh budget', () => {
 
 describe('a budget that was reset', () => {
   it('counts anew, also with an empty list, also when the reset run is reset', async () => {
-    const { port, ask, granted } = await start([], { limit: 10 });
+    const { port, ask, grantedAfter } = await start([], { limit: 10 });
     for (const [index, runId] of ['second', 'third', 'fourth'].entries()) {
       port.runs.push(runId);
       expect(ask(`a${index}`)).toMatchObject({ kind: 'waiting', reason: 'counting' });
-      await port.wait(LEASE - 1);
-      expect(granted()).toEqual([]);
-      await port.wait(1);
-      expect(granted()).toEqual([`a${index}`]);
+      expect(await grantedAfter(LEASE)).toEqual([`a${index}`]);
       await port.wait(HOUR);
     }
     expect(port.queries.map(({ alsoWaiting }) => alsoWaiting)).toEqual([true, true, false, true, false, true, false]);
@@ -242,14 +243,11 @@ describe('the loop', () => {
   });
 
   it('grants when a slot is free, removes whom a message does not find, and grants to the next', async () => {
-    const { port, budget, ask, tell, granted } = await start([], { limit: 1 });
+    const { port, budget, ask, tell, grantedAfter } = await start([], { limit: 1 });
     port.gone = names('gone', 3).map((name) => followUp(name));
     for (const name of ['a', ...names('gone', 3), 'alive']) ask(name);
     tell('settle', 'a');
-    await port.wait(HELD - 1);
-    expect(granted()).toEqual([]);
-    await port.wait(1);
-    expect(granted()).toEqual(['gone0', 'gone1', 'gone2', 'alive']);
+    expect(await grantedAfter(HELD)).toEqual(['gone0', 'gone1', 'gone2', 'alive']);
     expect(budget.state).toMatchObject({ waiters: [], grants: [{ workflowId: followUp('alive') }] });
   });
 

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import type { SendOutcome } from '../../src/contract/budget.js';
 import { budgetStatus } from '../../src/budget/status.js';
 import { iso } from '../../src/contract/durations.js';
-import { Desk, followUp, HOUR, lastTurn, MINUTE, mostInWindow, names, SECOND, T0, testRules } from './support.js';
+import { Desk, followUp, HOUR, lastTurn, MINUTE, names, SECOND, T0, testRules } from './support.js';
 
 interface Life {
   /** What the service answers, `ms` after the start. */
@@ -152,68 +152,7 @@ describe('a refusal of the whole project', () => {
   });
 });
 
-/** A service with a limit of its own. */
-interface Service {
-  limit: number;
-  windowMs: number;
-  kind: 'fixed' | 'rolling';
-  hasRetryAfter: boolean;
-}
-
-/** Sends as fast as the budget lets, for some windows. Returns when messages were accepted and refused, from 0. */
-function simulate(desk: Desk, { limit, windowMs, kind, hasRetryAfter }: Service, windows: number) {
-  const startMs = desk.nowMs;
-  const accepted: number[] = [];
-  const refused: number[] = [];
-  const answers: { atMs: number; name: string; outcome: SendOutcome; retryAfterMs?: number }[] = [];
-  const sends = new Map<string, number>();
-  const post = (name: string) => {
-    const nowMs = desk.nowMs - startMs;
-    const beginMs = kind === 'rolling' ? nowMs - windowMs : nowMs - (nowMs % windowMs) - 1;
-    const counted = accepted.filter((atMs) => atMs > beginMs);
-    const isRefused = counted.length >= limit;
-    (isRefused ? refused : accepted).push(nowMs);
-    const freeMs = (kind === 'rolling' ? (counted[0] ?? 0) : beginMs + 1) + windowMs - nowMs;
-    const retry = isRefused && hasRetryAfter && { retryAfterMs: Math.ceil(freeMs / SECOND) * SECOND };
-    answers.push({ atMs: desk.nowMs + 200, name, outcome: isRefused ? 'limited' : 'sent', ...retry });
-  };
-  const ask = (name: string) => {
-    const sendNumber = (sends.get(name) ?? 0) + 1;
-    sends.set(name, sendNumber);
-    if (desk.ask(name, { sendNumber }).kind === 'granted') post(name);
-  };
-  while (desk.nowMs < startMs + windows * windowMs) {
-    const due = answers.filter(({ atMs }) => atMs <= desk.nowMs);
-    for (const { name, outcome, ...change } of answers.splice(0, due.length)) {
-      desk.settle(name, outcome, change);
-      if (outcome === 'sent') desk.end(name);
-      else ask(name);
-    }
-    while (desk.state.waiters.length < 15) ask(`f${sends.size}`);
-    desk.granted().forEach(post);
-    desk.wait(Math.min(desk.budget.nextChangeMs(desk.nowMs) ?? Infinity, answers[0]?.atMs ?? Infinity) - desk.nowMs);
-    desk.granted().forEach(post);
-  }
-  return { accepted, refused };
-}
-
 describe('a service with a lower limit than the budget', () => {
-  const windowMs = 30 * SECOND;
-  it.each([
-    { limit: 10, windowMs, kind: 'fixed', hasRetryAfter: true },
-    { limit: 10, windowMs, kind: 'rolling', hasRetryAfter: false },
-  ] as const)('refuses ever fewer ($kind window, Retry-After: $hasRetryAfter)', (service) => {
-    const windows = 20;
-    const { accepted, refused } = simulate(new Desk({ limit: 20, windowMs, marginMs: 500 }), service, windows);
-    const inWindows = (from: number, to: number) =>
-      refused.filter((atMs) => atMs >= from * windowMs && atMs < to * windowMs).length;
-    expect(inWindows(0, 1)).toBe(10);
-    expect(inWindows(1, 8)).toBeLessThanOrEqual(3);
-    expect(inWindows(8, windows)).toBeLessThanOrEqual(1);
-    expect(accepted.length).toBeGreaterThan(0.85 * 10 * windows);
-    expect(mostInWindow([...accepted, ...refused], windowMs)).toBeLessThanOrEqual(20);
-  });
-
   testRules(`
   - is not learned for long from a passing 429 in the middle of an hour [limit=100]
     send a*20, wait 15m, send b*20, wait 15m, ask refused, settle refused limited, bound -> 40, ask probe,

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import type { Message } from '../../src/budget/budget.js';
 import type { Answer } from '../../src/contract/protocol.js';
 import type { SendOutcome } from '../../src/contract/budget.js';
-import { Desk, mostInWindow } from './support.js';
+import { Desk } from './support.js';
 
 const STEP = 5_000;
 const windowMs = 20 * STEP;
@@ -120,6 +120,12 @@ class Play {
       close('notSent');
     }
   }
+}
+
+/** The most entries of a log that any rolling window holds. */
+function mostInWindow(log: readonly number[], windowMs: number): number {
+  const inWindow = (endMs: number) => log.filter((atMs) => atMs > endMs - windowMs && atMs <= endMs).length;
+  return Math.max(0, ...log.map(inWindow));
 }
 
 describe('the budget, whatever happens', () => {

@@ -332,9 +332,3 @@ const optionsOf = (words: readonly string[]): DeskOptions =>
       return [name, value === undefined ? true : name === 'places' ? { most, mostForJob } : most];
     }),
   );
-
-/** The most entries of a log that any rolling window holds. */
-export function mostInWindow(log: readonly number[], windowMs: number): number {
-  const inWindow = (endMs: number) => log.filter((atMs) => atMs > endMs - windowMs && atMs <= endMs).length;
-  return Math.max(0, ...log.map(inWindow));
-}
