@@ -102,6 +102,7 @@ describe('a follow-up ends', () => {
   const failed: Partial<FollowUpResult> = { status: 'failed', prLink: rest.prLink, prLinkChanged: false };
   const job = () => working;
   const still = () => rest;
+  const asked = { calls: 'ask 1, next task, end' };
   const answered = [{ job: working }];
   const wasAtWork = [{ job: working, baseline: working }];
   const missing = [s.notFound, s.notFound, s.atWork, s.notFound, s.notFound, s.notFound];
@@ -110,12 +111,7 @@ describe('a follow-up ends', () => {
   testEnds([
     ['with a failed job', { job: (ms) => (ms < MINUTE ? working : failedJob) }, failed, { state: 'job-failed' }],
     ['soon after an answer at work', { sends: answered, job: still }, { observedActive: true }],
-    [
-      'later, if the job was so before',
-      { sends: wasAtWork, job: still },
-      { observedActive: false },
-      { afterMs: 220_858 },
-    ],
+    ['later, if it was so before', { sends: wasAtWork, job: still }, { observedActive: false }, { afterMs: 220_858 }],
     ['as MessageRejected', { sends: [refused] }, 'MessageRejected no', { state: 'not-sent', details }],
     ['as JobNotFound at the send', { sends: [{ ...refused, statusCode: 404 }] }, 'JobNotFound no'],
     ['as JobNotFound after three asks', { asks: missing, job: still }, 'JobNotFound no', { state: 'not-sent' }],
@@ -125,13 +121,8 @@ describe('a follow-up ends', () => {
     ['before its first poll', { job }, 'JobTimeout yes', { settings: { jobTimeoutMs, poll: hourly }, afterMs: MINUTE }],
     ['as BudgetWaitTimeout in line', { asks: () => waiting() }, 'BudgetWaitTimeout no', inTime],
     ['while its job is at work', { asks: () => s.atWork, job }, 'BudgetWaitTimeout no', inTime],
-    [
-      'as Closed after another message',
-      { asks: [{ kind: 'otherMessage' }] },
-      'Closed no',
-      { calls: 'ask 1, next task, end' },
-    ],
-    ['as Closed after its end', { asks: [{ kind: 'ended' }] }, 'Closed unknown', { calls: 'ask 1, next task, end' }],
+    ['as Closed after another message', { asks: [{ kind: 'otherMessage' }] }, 'Closed no', asked],
+    ['as Closed after its end', { asks: [{ kind: 'ended' }] }, 'Closed unknown', asked],
   ]);
 
   test.each([
@@ -178,18 +169,11 @@ describe('a delivery that is unknown', () => {
   });
 
   const twice = { ...lost, sends: [unknown, {}] };
-  const polls = Array.from({ length: 8 }, () => 'pass 1s, poll').join(', ');
+  const polls = `${Array.from({ length: 8 }, () => 'pass 1s, poll').join(', ')}, pass 1s`;
+  const thenPolls = 'pass, state -> polling, end';
   s.testScenes([
-    [
-      'is what an operator says: sent',
-      twice,
-      `${polls}, pass 1s, word sent, pass, state -> polling, sent -> 1, end -> assumed completed`,
-    ],
-    [
-      'is what he says: notSent',
-      twice,
-      `${polls}, pass 1s, word notSent, pass, state -> polling, sent -> 2, end -> sent completed`,
-    ],
+    ['is what an operator says: sent', twice, `${polls}, word sent, ${thenPolls} -> assumed completed, sent -> 1`],
+    ['or notSent', twice, `${polls}, word notSent, ${thenPolls} -> sent completed, sent -> 2`],
     [
       'hears his word once, and for one send',
       { ...lost, sends: [unknown, unknown] },
@@ -272,29 +256,21 @@ describe('a cancel', () => {
 
 describe('signals have no order', () => {
   s.testScenes([
-    ['a late reason to wait does not replace a grant', { asks: [waiting()] }, 'pass, grant, wait, pass, sent -> 1'],
-    [
-      'a late reason to wait gives no place in a line that was full since',
-      { asks: [s.full(), granted()] },
-      'pass 1s, wait, pass 1m, sent -> 1',
-    ],
+    ['a late reason to wait replaces no grant', { asks: [waiting()] }, 'pass, grant, wait, pass, sent -> 1'],
+    ['nor is it a place in line', { asks: [s.full(), granted()] }, 'pass 1s, wait, pass 1m, sent -> 1'],
     [
       'a late grant of an earlier send changes nothing',
       { asks: [granted(), waiting()], sends: [notSent, {}] },
       'pass 2s, grant, grant earlier, pass 1m, calls -> ask 1; send 1; settle 1 notSent; ask 2, grant run 2, pass, sent -> 2',
     ],
-    [
-      'a grant of a later send than the one that is asked for is not taken',
-      { asks: [waiting(), waiting()] },
-      'pass, grant run 2, pass 1m, sent -> 0',
-    ],
+    ['nor does one of a later send', { asks: [waiting(), waiting()] }, 'pass, grant run 2, pass 1m, sent -> 0'],
   ]);
 });
 
 describe('nothing is repeated for ever at the same pace', () => {
   s.testScenes([
     [
-      'a line without a place is asked at times that double up to 15 minutes',
+      'a full line is asked less and less often',
       { asks: () => s.full() },
       'pass 1h, asked -> 0m 1m 3m 7m 15m 30m 45m 60m',
     ],
@@ -398,25 +374,16 @@ describe('nothing is repeated for ever at the same pace', () => {
 describe('pollNow', () => {
   const job = () => working;
   const hourly = Array.from({ length: 20 }, (_, hour) => `pass 1h+7s, poll, pass, polled -> ${(hour + 1) * 3_607}s`);
-  const often = Array.from({ length: 300 }, () => 'pass 10s, poll');
+  const often = Array.from({ length: 300 }, () => 'pass 10s, poll').join(', ');
   s.testScenes([
     ['reads at once, also the twentieth time in a day', { job }, hourly.join(', ')],
-    [
-      'does not keep a follow-up beyond its deadline',
-      { job },
-      `${often.join(', ')}, end, passed -> 60m`,
-      { jobTimeoutMs: HOUR },
-    ],
+    ['keeps no follow-up beyond its deadline', { job }, `${often}, end, passed -> 60m`, { jobTimeoutMs: HOUR }],
     [
       'and a wake make a follow-up in line ask again at once, a wake only there',
       { ...atWork, asks: [s.silent(), waiting(), s.full(), s.atWork] },
       'pass 1s, poll, pass 1s, wake, pass 1s, poll, pass 1s, wake, pass 1d, asked -> 0m 1s 2s 3s',
     ],
-    [
-      'is all that stops a watch: a late grant of another run does not',
-      {},
-      'pass 20s, grant earlier, pass, watched -> 1',
-    ],
+    ['is all that stops a watch: no late grant does', {}, 'pass 20s, grant earlier, pass, watched -> 1'],
   ]);
 
   test('stops none while the task in which it ends can be undone', async () => {
@@ -445,14 +412,13 @@ describe('a run that replaces another one', () => {
   const notLatest = (outcome: 'sent' | 'rejected' | null) => ({ asks: [known({ outcome, isLatest: false })], port });
   const undelivered = known({ outcome: 'notSent', sendNumber: 4, isLatest: false });
   const before = { sentAt: iso(START_MS - 50 * SECOND), prLink: s.done.prLink, prLinkChanged: false };
-  const forgetful = known({ outcome: 'rejected', remembersAll: false });
+  const refusal = (more = {}) => known({ outcome: 'rejected', ...more });
   const forgotten = known({ outcome: 'notSent', remembersAll: false });
   const otherRun: s.Script = { asks: [replayed, known({ isLatest: false })], port };
   const stillForeign: s.Script = { asks: [replayed, s.silent()], sends: [foreign] };
   const thenOwn: s.Script = { asks: [replayed, granted()], sends: [foreign, {}], port };
   const nobodyKnows: s.Script = { asks: [known({ outcome: null })], port };
   const ofAnother = waiting({ runId: 'earlier' });
-  const second = (more = {}) => known({ outcome: 'rejected', sendNumber: 2, ...more });
   const doubtful = 'MessageRejected unknown';
   const impatient = { settings: { budgetWaitTimeoutMs: MINUTE } };
   const late: s.Script = { asks: [replayed, known()], sends: [{ afterMs: HOUR }], port };
@@ -479,24 +445,20 @@ describe('a run that replaces another one', () => {
     ['watches a send that is known', { asks: [known()], job: () => s.done, port }, before],
     ['looks for a send that nobody knows', nobodyKnows, 'DeliveryUnknown unknown', { afterMs: 4 * MINUTE }],
     ['sends anew what was not delivered', { asks: [undelivered, granted()], port }, { delivery: 'sent' }, sendsNext],
-    ['says no after a refusal', { asks: [known({ outcome: 'rejected' })], port }, 'MessageRejected no'],
-    ['says unknown where the budget forgot what came before', { asks: [forgetful], port }, doubtful],
+    ['says no after a refusal', { asks: [refusal()], port }, 'MessageRejected no'],
+    [
+      'says unknown where the budget forgot what came before',
+      { asks: [refusal({ remembersAll: false })], port },
+      doubtful,
+    ],
     ['is closed where another has the turn', notLatest('sent'), 'Closed yes', { calls: 'ask 1, next task, end' }],
     ['says no where that send was refused', notLatest('rejected'), 'Closed no'],
     ['says unknown where nobody knows', notLatest(null), 'Closed unknown'],
     ['sends nothing again where the budget forgot', { asks: [forgotten], port }, 'Closed unknown'],
-    [
-      'or where it was another message',
-      { asks: [known({ outcome: 'rejected', isSameMessage: false })], port },
-      doubtful,
-    ],
-    [
-      'or where that is another run’s answer',
-      { asks: [known({ outcome: 'rejected', runId: 'earlier' })], port },
-      doubtful,
-    ],
-    ['says unknown where only the last of two sends was refused', { asks: [second()] }, doubtful],
-    ['or where another has the turn since', { asks: [second({ isLatest: false })] }, 'Closed unknown'],
+    ['or where it was another message', { asks: [refusal({ isSameMessage: false })], port }, doubtful],
+    ['or where that is another run’s answer', { asks: [refusal({ runId: 'earlier' })], port }, doubtful],
+    ['says unknown where only the last of two sends was refused', { asks: [refusal({ sendNumber: 2 })] }, doubtful],
+    ['or where another has the turn since', { asks: [refusal({ sendNumber: 2, isLatest: false })] }, 'Closed unknown'],
     ['asks for its predecessor’s send, however late', late, { delivery: 'sent' }, impatient],
     ['or for one that is unknown', lateUnknown, 'DeliveryUnknown unknown', impatient],
     ['asks before it watches another’s turn', otherRun, 'Closed yes', afterWatch],
