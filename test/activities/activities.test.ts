@@ -205,11 +205,12 @@ describe('sendMessage', () => {
     return { ...given, ...given.run(given.sendMessage, { ...order, ...more }, info) };
   };
 
-  test('posts once, and names its grant and the job before and after it', async () => {
+  test('posts once, and names its grant, the job before and after it, and what the service’s answer means', async () => {
     const { result, calls } = send({}, { baseline: rest });
     const expected = { grant: 'run/3', outcome: 'sent', statusCode: 200, baseline: rest, job: working };
-    expect(await result).toEqual(expected);
-    expect(calls).toEqual(['post']);
+    expect([await result, calls]).toEqual([expected, ['post']]);
+    const sent: SendMessageOutcome = { outcome: 'limited', statusCode: 429, message: 'why', retryAfterMs: 1 };
+    expect(await send({ sent }, { baseline: rest }).result).toEqual({ ...sent, grant: 'run/3', baseline: rest });
   });
 
   test('review N24 and F11: reads the job where it waited, and keeps it in a heartbeat before the post', async () => {
@@ -265,11 +266,6 @@ describe('sendMessage', () => {
       const job = () => (vi.setSystemTime(START_MS + ms), rest);
       expect(await send({ clocks, job }).result).toMatchObject({ outcome });
     }
-  });
-
-  test('gives what the service’s answer means', async () => {
-    const sent: SendMessageOutcome = { outcome: 'limited', statusCode: 429, message: 'why', retryAfterMs: 1 };
-    expect(await send({ sent }, { baseline: rest }).result).toEqual({ ...sent, grant: 'run/3', baseline: rest });
   });
 });
 
@@ -450,12 +446,5 @@ describe('watchJob', () => {
   test('review N13: the time of an attempt counts from when the server scheduled it', async () => {
     const { result } = watch({}, sleeping, { currentAttemptScheduledTimestampMs: START_MS + DAY });
     expect(await result).toMatchObject({ kind: 'ended', seen: { polls: 41 } });
-  });
-
-  test('varies its intervals, so that watches drift apart', async () => {
-    vi.spyOn(Math, 'random').mockReturnValue(0);
-    const { beats } = watch({ job: () => working }, { seen: seenBefore(0) });
-    await pass(0);
-    expect(beats.at(-1)).toMatchObject({ nextPollAt: iso(START_MS + 54 * SECOND) });
   });
 });

@@ -33,7 +33,11 @@ const FAST = { poll: { initialInterval: 100, maxInterval: 200 }, settleTime: 0, 
 const MISSING = { kind: 'notFound', message: 'HTTP 404' } as const;
 const UNREADABLE = { kind: 'failed', reason: 'network', message: 'refused' } as const;
 const UNKNOWN = { outcome: 'unknown', message: 'the connection broke' } as const;
+const SENT = { outcome: 'sent', statusCode: 200 } as const;
+const LIMITED = { outcome: 'limited', statusCode: 429, message: 'HTTP 429', retryAfterMs: 1_000 } as const;
 const COMPLETED = { status: 'completed', delivery: 'sent', prLink: AFTER.prLink };
+const SEEN = { ...COMPLETED, observedActive: true, prLinkChanged: true };
+const DOUBT = 'whose delivery is unknown and is';
 
 const service = new ScriptedService();
 let rig: WorkflowRig;
@@ -55,6 +59,9 @@ interface Script {
   before?: ScriptedRead[];
   after?: ScriptedRead[];
 }
+
+/** The message moves no job. */
+const still: Script = { after: [BEFORE] };
 
 /** The input of a follow-up to a new job, which by default ends its turn with a new pull request. */
 function scripted({ before = [BEFORE], after = [ACTIVE, AFTER] }: Script = {}, more: Partial<FollowUpInput> = {}) {
@@ -105,11 +112,18 @@ function hold(input: FollowUpInput): (outcome: SendMessageOutcome) => void {
 }
 
 describe.concurrent('a follow-up', () => {
-  test('is sent at once', async () => {
-    const input = scripted();
-    const handle = await rig.start(input);
-    await ends('a follow-up that is sent at once', handle, { ...COMPLETED, observedActive: true, prLinkChanged: true });
-    await recordRun('a budget that starts with an ask', budgetOf(input));
+  test.each<[string, object, Script?, Partial<FollowUpInput>?, SendMessageOutcome?, string?]>([
+    ['that is sent at once', SEEN, {}, {}, SENT, 'a budget that starts with an ask'],
+    ['that waits for its job', COMPLETED, { before: [ACTIVE, ACTIVE, BEFORE] }],
+    ['that the service limits', COMPLETED, {}, {}, LIMITED, 'a budget that the service limits'],
+    [`${DOUBT} inferred from what its job shows`, { delivery: 'inferred' }, { after: [AFTER] }, {}, UNKNOWN],
+    [`${DOUBT} assumed on request`, { delivery: 'assumed' }, still, { onUnknownDelivery: 'assumeSent' }, UNKNOWN],
+    [`${DOUBT} repeated on request`, { delivery: 'sent' }, still, { onUnknownDelivery: 'resend' }, UNKNOWN],
+  ])('%s', async (what, expected, script, more, sent, budget) => {
+    const input = scripted(script, more);
+    if (sent) service.sends(input.jobId, sent);
+    await ends(`a follow-up ${what}`, await rig.start(input), { status: 'completed', ...expected });
+    if (budget !== undefined) await recordRun(budget, budgetOf(input));
   });
 
   test('waits in line until it is granted a slot', async () => {
@@ -117,11 +131,6 @@ describe.concurrent('a follow-up', () => {
     const handle = await startWaiting(input);
     await followUps.budget(input.projectId).setLimit({ limit: 7 });
     await ends('a follow-up that waits and is granted a slot', handle);
-  });
-
-  test('waits while its job works for somebody else', async () => {
-    const handle = await rig.start(scripted({ before: [ACTIVE, ACTIVE, BEFORE] }));
-    await ends('a follow-up that waits for its job', handle);
   });
 
   test('is blocked while its job cannot be read, and looks at once when told to', async () => {
@@ -133,27 +142,8 @@ describe.concurrent('a follow-up', () => {
     await ends('a follow-up whose job cannot be read', handle);
   });
 
-  test('is sent again after the service has refused all messages for a while', async () => {
-    const input = scripted();
-    service.sends(input.jobId, { outcome: 'limited', statusCode: 429, message: 'HTTP 429', retryAfterMs: 1_000 });
-    const handle = await rig.start(input);
-    await ends('a follow-up that the service limits', handle);
-    await recordRun('a budget that the service limits', budgetOf(input));
-  });
-
-  test.each<[string, Partial<FollowUpInput>, ScriptedRead, object]>([
-    ['is inferred from what its job shows', {}, AFTER, { delivery: 'inferred' }],
-    ['is assumed on request', { onUnknownDelivery: 'assumeSent' }, BEFORE, { delivery: 'assumed' }],
-    ['is repeated on request', { onUnknownDelivery: 'resend' }, BEFORE, { delivery: 'sent' }],
-  ])('whose delivery is unknown: it %s', async (what, more, shown, expected) => {
-    const input = scripted({ after: [shown] }, more);
-    service.sends(input.jobId, UNKNOWN);
-    const handle = await rig.start(input);
-    await ends(`a follow-up whose delivery is unknown and ${what}`, handle, { status: 'completed', ...expected });
-  });
-
   test('whose delivery is unknown takes the word of an operator', async () => {
-    const input = scripted({ after: [BEFORE] }, { settleTime: '1h' });
+    const input = scripted(still, { settleTime: '1h' });
     service.sends(input.jobId, UNKNOWN);
     const handle = await rig.start(input);
     await shows(handle, { state: 'reconciling' });
@@ -164,7 +154,7 @@ describe.concurrent('a follow-up', () => {
   });
 
   test('whose send is completed by hand does not take that for the service’s answer', async () => {
-    const input = scripted({ after: [BEFORE] });
+    const input = scripted(still);
     const letGo = hold(input);
     const handle = await rig.start(input);
     const { activityId } = await eventually('it is being sent', async () => {
@@ -174,7 +164,7 @@ describe.concurrent('a follow-up', () => {
     const { workflowId } = handle;
     await rig.client.activity.complete({ workflowId, activityId: activityId ?? '' }, { outcome: 'notSent' });
     expect(await failureOf(handle.result())).toMatchObject({ type: 'DeliveryUnknown', delivered: 'unknown' });
-    letGo({ outcome: 'sent', statusCode: 200 });
+    letGo(SENT);
     await recordRun('a follow-up whose send is completed by hand', handle);
   });
 
@@ -215,26 +205,24 @@ describe.concurrent('a follow-up that is cancelled', () => {
     await fails('a follow-up that is cancelled while it waits for a slot', handle, { type: 'Canceled' });
   });
 
-  test.each<[string, string, Script, Partial<FollowUpProgress>, object]>([
-    [
-      'works for somebody else was not sent',
-      'waits for its job',
-      { before: [ACTIVE] },
-      { state: 'waiting-for-job' },
-      { type: 'Canceled' },
-    ],
-    [
-      'works on the message was sent',
-      'watches its job',
-      { after: [ACTIVE] },
-      { state: 'polling' },
-      { type: 'Cancelled', delivered: 'yes' },
-    ],
-  ])('while its job %s', async (_, what, script, shown, expected) => {
+  test.each<[string, FollowUpProgress['state'], object, Script]>([
+    ['waits for its job', 'waiting-for-job', { type: 'Canceled' }, { before: [ACTIVE] }],
+    ['watches its job', 'polling', { type: 'Cancelled', delivered: 'yes' }, { after: [ACTIVE] }],
+  ])('while it %s says truly whether it was sent', async (what, state, expected, script) => {
     const handle = await rig.start(scripted(script));
-    await shows(handle, shown);
+    await shows(handle, { state });
     await handle.cancel();
     await fails(`a follow-up that is cancelled while it ${what}`, handle, expected);
+  });
+
+  test('while its delivery is unknown says so', async () => {
+    const input = scripted(still, { settleTime: '1h' });
+    service.sends(input.jobId, UNKNOWN);
+    const handle = await rig.start(input);
+    await shows(handle, { state: 'reconciling' });
+    await handle.cancel();
+    const expected = { type: 'Cancelled', delivered: 'unknown' };
+    await fails('a follow-up that is cancelled while its delivery is unknown', handle, expected);
   });
 
   test('while its message is being sent lets it arrive', async () => {
@@ -243,22 +231,10 @@ describe.concurrent('a follow-up that is cancelled', () => {
     const handle = await rig.start(input);
     await eventually('it is at the service', () => service.begun.includes(input.jobId));
     await handle.cancel();
-    letGo({ outcome: 'sent', statusCode: 200 });
+    letGo(SENT);
     await fails('a follow-up that is cancelled while its message is on its way', handle, {
       type: 'Cancelled',
       delivered: 'yes',
-    });
-  });
-
-  test('while its delivery is unknown says so', async () => {
-    const input = scripted({ after: [BEFORE] }, { settleTime: '1h' });
-    service.sends(input.jobId, UNKNOWN);
-    const handle = await rig.start(input);
-    await shows(handle, { state: 'reconciling' });
-    await handle.cancel();
-    await fails('a follow-up that is cancelled while its delivery is unknown', handle, {
-      type: 'Cancelled',
-      delivered: 'unknown',
     });
   });
 });
