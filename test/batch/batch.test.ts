@@ -187,15 +187,6 @@ describe('the brake of a batch', () => {
     expect(started().reduce((sum, count) => sum + count)).toBe(500);
   });
 
-  test('does not hold a batch that has nothing behind its canary', () => {
-    const batch = Batch.create({ ...START, canary: 2 }, items(2));
-    const { part } = startParts(batch)[0]!;
-    endAll(part, DONE);
-    exchange(batch, [part], 10);
-    expect(batch.status().hold).toBeUndefined();
-    expect(batch.hasEnded).toBe(true);
-  });
-
   test.each([
     [1, 2],
     ['20%', 3],
@@ -220,15 +211,19 @@ describe('the brake of a batch', () => {
     }
   });
 
-  test('is gone with a cancel', () => {
-    const batch = Batch.create({ ...START, maxFailures: 0 }, items(3));
-    const { part } = startParts(batch)[0]!;
-    part.end(0, FAILED);
-    exchange(batch, [part], 10);
+  test('is gone with a cancel, and after a canary that is the whole list', () => {
+    const batch = Batch.create({ ...START, maxFailures: 0, canary: 3 }, items(3));
+    const parts = startParts(batch).map(({ part }) => part);
+    parts[0]!.end(0, FAILED);
+    exchange(batch, parts, 10);
+    expect(batch.status().hold).toBeDefined();
     batch.cancel();
-    exchange(batch, [part], 11);
-    expect(batch.status().hold).toBeUndefined();
-    expect(batch.canProceed).toBe(false);
-    expect(part.order.cancel).toBe(true);
+    exchange(batch, parts, 11);
+    expect([batch.status().hold, batch.canProceed, parts[0]!.order.cancel]).toEqual([undefined, false, true]);
+    const whole = Batch.create({ ...START, canary: 2 }, items(2));
+    const { part } = startParts(whole)[0]!;
+    endAll(part, DONE);
+    exchange(whole, [part], 10);
+    expect([whole.status().hold, whole.hasEnded]).toEqual([undefined, true]);
   });
 });

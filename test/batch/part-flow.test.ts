@@ -7,6 +7,8 @@ const ORDER: PartOrder = { number: 1, share: 2 };
 const items = [1, 2].map((n) => ({ projectId: 'p', jobId: `job-${n}`, prompt: 'go on' }));
 const GONE = { error: { type: 'Terminated', message: 'Temporal no longer keeps the follow-up', delivered: 'unknown' } };
 
+const idOf = (n: number) => `follow-up/p/job-${n}/b:${n - 1}`;
+
 /** A part of two items on a Temporal of which the test decides what it knows. Its time is what it asked to be woken at. */
 function startPart(what: Partial<PartInput> = {}, ...found: [workflowId: string, FoundItem][]) {
   const known = new Map(found);
@@ -28,10 +30,8 @@ function startPart(what: Partial<PartInput> = {}, ...found: [workflowId: string,
     tellBatch: async () => true,
     show: () => undefined,
   };
-  const flow = new PartFlow(
-    { batchId: 'b', part: 0, hash: 'h', first: 0, template: {}, items, order: ORDER, ...what },
-    port,
-  );
+  const input = { batchId: 'b', part: 0, hash: 'h', first: 0, template: {}, items, order: ORDER, ...what };
+  const flow = new PartFlow(input, port);
   void flow.run();
   const settle = async () => {
     for (let turn = 0; turn < 20; turn++) await new Promise(setImmediate);
@@ -47,8 +47,6 @@ function startPart(what: Partial<PartInput> = {}, ...found: [workflowId: string,
     },
   };
 }
-
-const idOf = (n: number) => `follow-up/p/job-${n}/b:${n - 1}`;
 
 test('a part cancels a follow-up again that was about to start when the first request came', async () => {
   const { flow, known, started, cancelled, settle, ring } = startPart();
@@ -88,16 +86,12 @@ test('a part gives up a follow-up only if Temporal does not know it twice in a r
   expect([...seen]).toEqual([undefined]);
 });
 
-test('a part that is started again starts nothing if Temporal has forgotten what had begun', async () => {
-  const { started, settle, outcomes } = startPart({ again: 1 });
+test.each([
+  ['starts nothing if Temporal has forgotten what had begun', [], [], [GONE.error, GONE.error]],
+  ['adopts what runs, and starts what had not begun', [idOf(1)], [idOf(2)], [undefined, undefined]],
+])('a part that is started again %s', async (_, open, starts, ends) => {
+  const known = open.map((id): [string, FoundItem] => [id, { isOpen: true }]);
+  const { started, settle, outcomes } = startPart({ again: 1 }, ...known);
   await settle();
-  expect(started).toEqual([]);
-  expect(outcomes()).toEqual([GONE.error, GONE.error]);
-});
-
-test('a part that is started again adopts what runs, and starts what had not begun', async () => {
-  const { started, settle, outcomes } = startPart({ again: 1 }, [idOf(1), { isOpen: true }]);
-  await settle();
-  expect(started).toEqual([idOf(2)]);
-  expect(outcomes()).toEqual([undefined, undefined]);
+  expect([started, outcomes()]).toEqual([starts, ends]);
 });

@@ -231,9 +231,13 @@ const all = (word: string): [name: string, job: string | undefined][] => {
   return (count === undefined ? [prefix] : names(prefix, Number(count))).map((name) => [name, job]);
 };
 const flat = (words: readonly string[]) => words.flatMap((word) => all(word).map(([name]) => name));
-/** The job that a name says, as a change of an ask, or of an event. */
-const jobOf = (job: string | undefined) => job !== undefined && { job };
-const idOf = (name: string, job: string | undefined) => job !== undefined && { workflowId: followUp(name, job) };
+/** Calls `run` for each follow-up that a word names, with what the other words change, and the job that its name says. */
+function forAll(desk: Desk, who = '', words: readonly string[], run: (name: string, change: object) => unknown): void {
+  for (const [name, job] of all(who)) {
+    const ofJob = job !== undefined && { job, workflowId: followUp(name, job) };
+    run(name, { ...ofJob, ...changeOf(words, desk.nowMs) });
+  }
+}
 
 /** Does a step, and returns what is asserted. */
 type Verb = (
@@ -242,22 +246,12 @@ type Verb = (
   expected: string[],
 ) => string | number | (string | number)[] | undefined | void;
 const verbs: Record<string, Verb> = {
-  ask(desk, [who = '', ...words], expected) {
-    for (const [name, job] of all(who)) {
-      expectAnswer(desk.ask(name, { ...jobOf(job), ...changeOf(words, desk.nowMs) }), expected);
-    }
-  },
-  send(desk, [who = '']) {
-    for (const [name, job] of all(who)) desk.send(name, { ...jobOf(job) });
-  },
-  settle(desk, [who = '', outcome = 'sent', ...words]) {
-    for (const [name, job] of all(who)) {
-      desk.settle(name, outcome as SendOutcome, { ...idOf(name, job), ...changeOf(words, desk.nowMs) });
-    }
-  },
-  end(desk, [who = '', ...words]) {
-    for (const [name, job] of all(who)) desk.end(name, { ...idOf(name, job), ...changeOf(words, desk.nowMs) });
-  },
+  ask: (desk, [who, ...words], expected) =>
+    forAll(desk, who, words, (name, change) => expectAnswer(desk.ask(name, change), expected)),
+  send: (desk, [who]) => forAll(desk, who, [], (name, change) => desk.send(name, change)),
+  settle: (desk, [who, outcome = 'sent', ...words]) =>
+    forAll(desk, who, words, (name, change) => desk.settle(name, outcome as SendOutcome, change)),
+  end: (desk, [who, ...words]) => forAll(desk, who, words, (name, change) => desk.end(name, change)),
   take: (desk, [key = '', count]) => String(desk.take(key, Number(count)).taken),
   /** Time passes. `clock` sets it without a word to the budget. */
   wait: (desk, [time = '']) => desk.wait(msOf(time)),
@@ -297,7 +291,7 @@ const verbs: Record<string, Verb> = {
       /^\+|^runs$/.test(word)
         ? []
         : all(word).map(([name, job]) => ({
-            ...{ workflowId: desk.idOf(name), ...idOf(name, job) },
+            workflowId: job === undefined ? desk.idOf(name) : followUp(name, job),
             isRunning: runs >= 0 && index > runs,
           })),
     );
