@@ -108,13 +108,3 @@ test('a half-written, wrong or missing keys file leaves the last good keys in us
   expect(await keys.forProject('b')).toBe('adm_key-of-b');
   expect(onProblem.mock.lastCall).toEqual([keysFile, undefined]);
 });
-
-test('many reads at once see the same file', async () => {
-  const keyFile = join(await useDirectory(), 'key');
-  const keys = createApiKeys({ keyFile });
-  for (const key of ['adm_key-1', 'adm_key-2']) {
-    await writeFile(keyFile, key);
-    const read = await Promise.all(Array.from({ length: 50 }, () => keys.forProject('p')));
-    expect(new Set(read)).toEqual(new Set([key]));
-  }
-});

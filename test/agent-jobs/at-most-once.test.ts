@@ -15,8 +15,8 @@ for (const secure of [false, true]) {
       const throws = () => {
         throw new Error(API_KEY);
       };
-      const message = 'nothing was sent: the final check before the send failed';
       for (const mayStart of [() => false, throws]) {
+        const message = 'nothing was sent: the final check before the send failed';
         expect(await send(client, mayStart)).toEqual({ outcome: 'notSent', message });
       }
       await eventually('all connections gone', () => peer.closed === 2);
@@ -27,11 +27,8 @@ for (const secure of [false, true]) {
     test('the last check is called once, after the connection is made and before the first byte', async () => {
       const peer = await usePeer({ ...takes, secure });
       const seen: number[] = [];
-      const result = await send(useClient(peer.url), () => {
-        seen.push(peer.bytes);
-        return true;
-      });
-      expect(result.outcome).toBe('sent');
+      const look = () => seen.push(peer.bytes) > 0;
+      expect((await send(useClient(peer.url), look)).outcome).toBe('sent');
       expect(seen).toEqual([0]);
     });
 
@@ -84,12 +81,6 @@ test.for([301, 302, 303, 307, 308])('a %i is never followed, either for a messag
   expect(target.connections).toBe(0);
 });
 
-test('a message that is answered with 503 is not sent again, even if the peer asks for a retry at once', async () => {
-  const peer = await usePeer(writes(answer(503, {}, { 'retry-after': '0', connection: 'close' })));
-  expect((await send(useClient(peer.url))).outcome).toBe('unknown');
-  expect(peer.requests).toHaveLength(1);
-});
-
 test('a request gets one connection; a second one is refused', async () => {
   const peer = await usePeer();
   const { connect, reset } = createSingleConnection({ connectTimeoutMs: 5_000 });
@@ -103,20 +94,6 @@ test('a request gets one connection; a second one is refused', async () => {
   await eventually('the connection gone', () => peer.closed === 1);
   expect(peer.connections).toBe(1);
   reset();
-});
-
-test('messages to one service go out side by side, each on its own connection', async () => {
-  const waiting: PeerConnection[] = [];
-  const peer = await usePeer(
-    acts((connection) => {
-      waiting.push(connection);
-      if (waiting.length === 10) for (const { socket } of waiting) socket.end(answer(200, JOB));
-    }),
-  );
-  const client = useClient(peer.url);
-  const results = await Promise.all(Array.from({ length: 10 }, () => send(client)));
-  expect(results.every(({ outcome }) => outcome === 'sent')).toBe(true);
-  expect(peer.connections).toBe(10);
 });
 
 test('closing waits for a message that is under way, and sends nothing afterwards', async () => {
@@ -155,8 +132,7 @@ test('an answer that comes before the whole message is read still counts', async
       if (!socket.writableEnded) socket.end(answer(429, { error: 'slow down' }));
     },
   });
-  const result = await send(useClient(peer.url), () => true, 'x'.repeat(200_000));
-  expect(result).toMatchObject({ outcome: 'limited', statusCode: 429 });
+  expect((await send(useClient(peer.url), () => true, 'x'.repeat(200_000))).outcome).toBe('limited');
 });
 
 test('a peer that resets right after its answer does not make the answer unknown', async () => {
@@ -165,10 +141,4 @@ test('a peer that resets right after its answer does not make the answer unknown
   const peer = await usePeer(acts(answersAndResets));
   expect((await send(useClient(peer.url))).outcome).toBe('sent');
   expect(peer.requests).toHaveLength(1);
-});
-
-test('an answer that comes before the request causes no second connection', async () => {
-  const peer = await usePeer({ onAccept: (raw) => raw.write(answer(200, JOB)) });
-  expect(['notSent', 'unknown', 'sent']).toContain((await send(useClient(peer.url, { sendTimeoutMs: 300 }))).outcome);
-  expect(peer.connections).toBe(1);
 });

@@ -1,4 +1,4 @@
-import { afterEach, describe, expect, test, vi } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import { MAX_RETRY_AFTER_MS, parseHttpDate, parseRetryAfterMs } from '../../src/agent-jobs/outcomes.js';
 import { get, send, useClient, usePeer, writes } from './support/harness.js';
 import { answer } from './support/peer.js';
@@ -42,16 +42,13 @@ test.each([
   }
 });
 
-describe.each(['UTC', 'America/Los_Angeles', 'Asia/Kathmandu'])('where the time zone is %s', (zone) => {
-  afterEach(() => vi.unstubAllEnvs());
-  test.each([
-    DATE,
-    'Sunday, 01-Mar-26 12:00:30 GMT',
-    'Sun Mar  1 12:00:30 2026',
-    'Sun, 01 Mar 2026 12:00:30 UTC',
-    'Sun, 01 Mar 2026 12:00:30',
-  ])('%s is in UTC', (date) => {
-    vi.stubEnv('TZ', zone);
-    expect(parseHttpDate(date)).toBe(NOW_MS + 30_000);
-  });
+test.each([
+  'Sunday, 01-Mar-26 12:00:30 GMT',
+  'Sun Mar  1 12:00:30 2026',
+  'Sun, 01 Mar 2026 12:00:30 UTC',
+  'Sun, 01 Mar 2026 12:00:30',
+])('%s is in UTC, whatever the time zone', (date) => {
+  onTestFinished(() => void vi.unstubAllEnvs());
+  vi.stubEnv('TZ', 'Asia/Kathmandu');
+  expect(parseHttpDate(date)).toBe(NOW_MS + 30_000);
 });

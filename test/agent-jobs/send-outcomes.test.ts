@@ -20,46 +20,29 @@ interface More {
 
 const atAccept = (act: (raw: net.Socket) => unknown): PeerScript => ({ onAccept: (raw) => (act(raw), false) });
 const atHello = (act: (raw: net.Socket) => unknown) => atAccept((raw) => raw.once('data', () => act(raw)));
-const nothing = () => undefined;
 const half = answer(200, '{', { 'content-length': '9' });
 const longHeader = answer(200, JOB, { 'x-long': 'x'.repeat(70_000) });
 const upgrade = 'HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n';
-const early = `HTTP/1.1 103 Early Hints\r\n\r\n${answer(200, JOB)}`;
-const tooLong = answer(200, { id: 'x'.repeat(140_000) });
 const tls = { only: 'tls', received: 0 } as const;
 const plain = { only: 'plain', received: 0 } as const;
 const ok = { statusCode: 200 };
 const lost = { ...ok, message: /body was lost/ };
+const stalls = { ...tls, stalls: true, message: /not connected within 200 ms|deadline of 200 ms/ } as const;
+const silent = atAccept(() => undefined);
+const plainText = atHello((raw) => raw.write('HTTP/1.1 400 Bad Request\r\n\r\n'));
+const otherHost = { certificate: 'other-host' } as const;
+const stallsInBody = acts(({ socket }) => socket.write(half));
+const resetsInBody = acts((peer) => peer.socket.write(half, () => setImmediate(() => reset(peer))));
 
 const before: Row[] = [
   ['resets on accept', atAccept((raw) => raw.resetAndDestroy()), 'notSent', 'network', tls],
   ['closes in the TLS handshake', atHello((raw) => raw.end()), 'notSent', 'network', tls],
   ['resets in the TLS handshake', atHello((raw) => raw.resetAndDestroy()), 'notSent', 'network', tls],
-  [
-    'stalls in the TLS handshake',
-    atAccept(nothing),
-    'notSent',
-    'timeout',
-    { ...tls, stalls: true, client: { connectTimeoutMs: 200 }, message: /not connected within 200 ms/ },
-  ],
-  [
-    'stalls in it beyond the deadline',
-    atAccept(nothing),
-    'notSent',
-    'timeout',
-    { ...tls, stalls: true, client: { sendTimeoutMs: 200 }, message: /deadline of 200 ms/ },
-  ],
-  [
-    'does not speak TLS',
-    atHello((raw) => raw.write('HTTP/1.1 400 Bad Request\r\n\r\n')),
-    'notSent',
-    'network',
-    { ...tls, message: /TLS/ },
-  ],
-  ...(['other-host', 'expired'] as const).map((certificate): Row => {
-    const message = certificate === 'expired' ? /expired/ : /another host name/;
-    return [`has the certificate ${certificate}`, { certificate }, 'notSent', 'network', { ...tls, message }];
-  }),
+  ['stalls in it', silent, 'notSent', 'timeout', { ...stalls, client: { connectTimeoutMs: 200 } }],
+  ['stalls in it beyond the deadline', silent, 'notSent', 'timeout', { ...stalls, client: { sendTimeoutMs: 200 } }],
+  ['does not speak TLS', plainText, 'notSent', 'network', { ...tls, message: /TLS/ }],
+  ['has the certificate of another', otherHost, 'notSent', 'network', { ...tls, message: /another host name/ }],
+  ['has an expired certificate', { certificate: 'expired' }, 'notSent', 'network', { ...tls, message: /expired/ }],
 ];
 const unanswered: Row[] = [
   ['reads all, closes without an answer', writes(''), 'unknown', 'network'],
@@ -75,41 +58,26 @@ const unanswered: Row[] = [
 ];
 const sent: Row[] = [
   ['answers 200', writes(answer(200, JOB)), 'sent', 'job', ok],
-  ['answers 103, then 200', writes(early), 'sent', 'job', ok],
   ['answers 202 with nothing', writes(answer(202, '')), 'sent', 'invalid-body', { statusCode: 202, message: /empty/ }],
   ['answers 204', writes('HTTP/1.1 204 No Content\r\n\r\n'), 'sent', 'invalid-body', { statusCode: 204 }],
-  [
-    'answers 200, the body stalls',
-    acts(({ socket }) => socket.write(half)),
-    'sent',
-    'timeout',
-    { ...lost, stalls: true },
-  ],
-  [
-    'answers 200, resets in the body',
-    acts((connection) => connection.socket.write(half, () => setImmediate(() => reset(connection)))),
-    'sent',
-    'network',
-    lost,
-  ],
+  ['answers 200, the body stalls', stallsInBody, 'sent', 'timeout', { ...lost, stalls: true }],
+  ['answers 200, resets in the body', resetsInBody, 'sent', 'network', lost],
   ['answers 200, closes in the body', writes(half), 'sent', 'network', lost],
-  ['answers 200, the body is too long', writes(tooLong), 'sent', 'invalid-body', { ...ok, message: /too long/ }],
 ];
-const statuses = (outcome: SendOutcome, read: GetJobFailureReason, codes: number[], message = / words$/): Row[] =>
+const statuses = (outcome: SendOutcome, read: GetJobFailureReason, codes: number[]): Row[] =>
   codes.map((code) => {
     const script = writes(answer(code, { error: 'words' }));
-    return [`answers ${code}`, script, outcome, read, { statusCode: code, message }];
+    return [`answers ${code}`, script, outcome, read, { statusCode: code, message: / words$/ }];
   });
 const rows = [
   ...before,
   ...unanswered,
   ...sent,
-  ...statuses('rejected', 'rejected', [400, 405, 410, 413, 415, 422, 451]),
+  ...statuses('rejected', 'rejected', [400, 405, 410, 413, 422, 499]),
   ...statuses('unauthorized', 'unauthorized', [401, 403]),
   ...statuses('payment', 'payment', [402]),
   ...statuses('limited', 'limited', [429]),
-  ...statuses('unknown', 'service', [408, 409, 425, 500, 501, 502, 503, 504, 599]),
-  ...statuses('unknown', 'service', [300, 301, 302, 303, 304, 307, 308], /not followed/),
+  ...statuses('unknown', 'service', [300, 408, 409, 425, 500, 501, 502, 503, 504, 599]),
 ];
 
 for (const secure of [false, true]) {
@@ -148,19 +116,11 @@ test('a closed port, an unknown host and an untrusted certificate prove that not
   expect(peer.bytes).toBe(0);
 });
 
-test('a reset on accept over plain TCP is notSent or unknown, depending on whether it comes before the start', async () => {
-  const peer = await usePeer(atAccept((raw) => raw.resetAndDestroy()));
-  const client = useClient(peer.url);
-  for (let round = 0; round < 20; round++) expect(['notSent', 'unknown']).toContain((await send(client)).outcome);
-  expect(peer.requests).toHaveLength(0);
-});
-
 test('an accepted message returns the job, and has the form that the service expects', async () => {
-  const job = { ...JOB, later: { field: 1 } };
-  const peer = await usePeer(writes(answer(200, job)));
+  const peer = await usePeer(writes(answer(200, JOB)));
   const prompt = 'Ünïcode "quoted" \ud83d\ude80';
   const result = await send(useClient(`${peer.url}/prefix/`), () => true, prompt);
-  expect(result).toEqual({ outcome: 'sent', statusCode: 200, job });
+  expect(result).toEqual({ outcome: 'sent', statusCode: 200, job: JOB });
   const [{ headers, body, ...request } = { headers: new Map<string, string>(), body: '' }] = peer.requests;
   expect(request).toEqual({ method: 'POST', path: '/prefix/v2/agent/project-1/job/job-1/message' });
   expect(JSON.parse(body)).toEqual({ prompt });
