@@ -40,7 +40,7 @@ describe('the worker configuration', () => {
   test.each<[what: string, env: Env, config: object]>([
     [
       'has the documented defaults',
-      {},
+      { TEMPORAL_ADDRESS: '', TEMPORAL_TLS: '', FOLLOW_UP_BUDGET_LIMIT: ' ', AGENT_JOBS_API_KEY_FILE: '' },
       {
         temporal: { address: 'localhost:7233', namespace: 'default' },
         agentJobs: { baseUrl: 'https://api.example.com', getTimeoutMs: 5_000, sendTimeoutMs: 30_000 },
@@ -49,41 +49,22 @@ describe('the worker configuration', () => {
       },
     ],
     [
-      'treats an empty variable as not set',
-      { TEMPORAL_ADDRESS: '', TEMPORAL_TLS: '', FOLLOW_UP_BUDGET_LIMIT: ' ', AGENT_JOBS_API_KEY_FILE: '' },
-      { temporal: { address: 'localhost:7233' }, budget: { limit: 100 } },
-    ],
-    [
-      'accepts a version as a deployment name together with a build id',
-      { TEMPORAL_DEPLOYMENT_NAME: version.deploymentName, TEMPORAL_WORKER_BUILD_ID: version.buildId },
-      { version },
-    ],
-    [
-      'accepts durations as text with a unit and as whole milliseconds',
-      { FOLLOW_UP_DRAIN: '1500', FOLLOW_UP_BUDGET_WINDOW: '1.5m' },
-      { drainMs: 1_500, budget: { windowMs: 90_000 } },
-    ],
-    [
-      'accepts the capacity of a worker',
+      'accepts a version, durations as text and as milliseconds, and the capacity of a worker',
       {
+        ...{ TEMPORAL_DEPLOYMENT_NAME: version.deploymentName, TEMPORAL_WORKER_BUILD_ID: version.buildId },
+        ...{ FOLLOW_UP_DRAIN: '1500', FOLLOW_UP_BUDGET_WINDOW: '1.5m', FOLLOW_UP_SEND_TIMEOUT: '10s' },
         ...{ FOLLOW_UP_CACHED_WORKFLOWS: '10', FOLLOW_UP_WORKFLOW_TASKS: '2', FOLLOW_UP_ACTIVITIES: '10000' },
         ...{ FOLLOW_UP_WATCHES: '0', FOLLOW_UP_POLLERS: '200' },
       },
-      { capacity },
+      { version, drainMs: 1_500, budget: { windowMs: 90_000 }, leaseMs: 40_000, capacity },
     ],
-    [
-      'has the limit of a new budget as the ceiling',
-      { FOLLOW_UP_BUDGET_LIMIT: '7' },
-      { budget: { limit: 7, maxLimit: 7 } },
-    ],
+    ['has its limit as the ceiling', { FOLLOW_UP_BUDGET_LIMIT: '7' }, { budget: { limit: 7, maxLimit: 7 } }],
     ['or a higher one', { FOLLOW_UP_BUDGET_MAX_LIMIT: '500' }, { budget: { limit: 100, maxLimit: 500 } }],
-    ['serves all projects', { FOLLOW_UP_PROJECTS: '*' }, { projects: '*' }],
-    ['or a list of them', { FOLLOW_UP_PROJECTS: 'a, b-2,c' }, { projects: ['a', 'b-2', 'c'] }],
+    ['serves a list of projects', { FOLLOW_UP_PROJECTS: 'a, b-2,c' }, { projects: ['a', 'b-2', 'c'] }],
     ['can turn the status server off', { FOLLOW_UP_STATUS_ADDRESS: 'off' }, { status: undefined }],
     ['accepts IPv6 and port 0', { FOLLOW_UP_STATUS_ADDRESS: '[::1]:0' }, { status: { host: '::1', port: 0 } }],
-    ['checks certificates', { NODE_TLS_REJECT_UNAUTHORIZED: '1' }, { warnings: [] }],
     [
-      'warns where it does not',
+      'warns where it does not check certificates',
       { NODE_TLS_REJECT_UNAUTHORIZED: '0' },
       { warnings: [expect.stringMatching(/^NODE_TLS_REJECT_UNAUTHORIZED=0: certificates are not checked/)] },
     ],
@@ -93,40 +74,32 @@ describe('the worker configuration', () => {
     expect(loaded.agentJobs.apiKeys.key?.()).toBe(SECRET);
   });
 
-  const wrong: [name: string, value: string, rule: RegExp, more?: Env][] = [
+  const wrong: [name: string, value: string, rule?: RegExp, more?: Env][] = [
     ['AGENT_JOBS_ALLOW_HTTP', 'yes', /^must be true or false/],
     ['AGENT_JOBS_GET_TIMEOUT', '8s', /^must be from 100ms to 7s \(given "8s"\)$/],
     ['FOLLOW_UP_SEND_TIMEOUT', 'soon', /given "soon"/],
     ['FOLLOW_UP_BUDGET_RESERVE', '10', /./, { FOLLOW_UP_BUDGET_LIMIT: '10' }],
     ['FOLLOW_UP_BUDGET_WINDOW', '999ms', /^must be from 1s to /],
     ['FOLLOW_UP_BUDGET_MAX_LIMIT', '99', /^must be at least FOLLOW_UP_BUDGET_LIMIT, 100 \(given "99"\)$/],
-    ['FOLLOW_UP_DRAIN', '2h', /./],
-    ['FOLLOW_UP_MARGIN', '6m', /./],
-    ['FOLLOW_UP_TASK_QUEUE', 'q'.repeat(201), /./],
-    ['FOLLOW_UP_STATUS_ADDRESS', '9464', /./],
-    ['FOLLOW_UP_STATUS_ADDRESS', 'host:70000', /./],
     ['FOLLOW_UP_LOG_LEVEL', 'loud', /^must be one of trace, debug, info, warn, error, silent \(given "loud"\)$/],
-    ['FOLLOW_UP_LOG_FORMAT', 'xml', /./],
     ['FOLLOW_UP_CACHED_WORKFLOWS', '0', /^must be a whole number from 1 to 100000 \(given "0"\)$/],
     ['FOLLOW_UP_WATCHES', '100001', /^must be a whole number from 0 to 100000 /],
-    ['FOLLOW_UP_POLLERS', '1', /^must be a whole number from 2 to 200 /],
-    ['TEMPORAL_ADDRESS', 'http://localhost:7233', /./],
     ['TEMPORAL_TLS', 'yes', /^must be true or false \(given "yes"\)$/],
     ['TEMPORAL_DEPLOYMENT_NAME', 'name', /needs TEMPORAL_WORKER_BUILD_ID/],
     ['TEMPORAL_WORKER_BUILD_ID', 'build', /needs TEMPORAL_DEPLOYMENT_NAME/],
     ['TEMPORAL_DEPLOYMENT_NAME', 'a:b', /must be at most 200/, { TEMPORAL_WORKER_BUILD_ID: 'build' }],
-    ...['0', '10001', '1e3', '2.5', '0x10'].map((limit): [string, string, RegExp] => [
-      'FOLLOW_UP_BUDGET_LIMIT',
-      limit,
-      /./,
-    ]),
-    ...['a,,b', 'a;b', 'a,*', '../x'].map((list): [string, string, RegExp] => ['FOLLOW_UP_PROJECTS', list, /./]),
-    ...[
-      ...['http://api.example.com', 'http://localhost.example.com', 'http://127.0.0.1.example.com', 'http://0.0.0.0'],
-      ...['ftp://api.example.com', 'api.example.com', 'https://api.example.com?x=1', `https://me:${SECRET}@host`],
-    ].map((url): [string, string, RegExp] => ['AGENT_JOBS_BASE_URL', url, /./]),
+    ['AGENT_JOBS_BASE_URL', `https://me:${SECRET}@host`, /user name/],
+    ...Object.entries({
+      FOLLOW_UP_BUDGET_LIMIT: '0 10001 1e3 2.5 0x10',
+      ...{ FOLLOW_UP_DRAIN: '2h', FOLLOW_UP_MARGIN: '6m', FOLLOW_UP_POLLERS: '1', FOLLOW_UP_LOG_FORMAT: 'xml' },
+      ...{ FOLLOW_UP_STATUS_ADDRESS: '9464 host:70000', FOLLOW_UP_TASK_QUEUE: 'q'.repeat(201) },
+      ...{ FOLLOW_UP_PROJECTS: 'a,,b a;b a,* ../x', TEMPORAL_ADDRESS: 'http://localhost:7233' },
+      AGENT_JOBS_BASE_URL:
+        'http://api.example.com http://localhost.example.com http://127.0.0.1.example.com http://0.0.0.0 ' +
+        'ftp://api.example.com api.example.com https://api.example.com?x=1 https://api.example.com/#x',
+    }).flatMap(([name, values]) => values.split(' ').map((value): [string, string] => [name, value])),
   ];
-  test.each(wrong)('refuses %s=%s', (name, value, rule, more = {}) => {
+  test.each(wrong)('refuses %s=%s', (name, value, rule = /./, more = {}) => {
     expect(issues({ ...more, [name]: value })).toMatchObject({ [name]: expect.stringMatching(rule) });
   });
 
@@ -142,15 +115,14 @@ describe('the worker configuration', () => {
     });
   });
 
-  test('allows the bounds of a limit, and a window that a budget would take', () => {
-    for (const limit of ['1', '10000']) expect(issues({ FOLLOW_UP_BUDGET_LIMIT: limit })).toEqual({});
+  test('allows the highest limit, and a window that a budget would take', () => {
+    expect(issues({ FOLLOW_UP_BUDGET_LIMIT: '10000' })).toEqual({});
     const { budget: settings } = loadConfig({ ...good, FOLLOW_UP_BUDGET_WINDOW: '1s', FOLLOW_UP_MARGIN: '5m' });
     expect(projectBudgetInputSchema.safeParse({ projectId: 'p', settings }).success).toBe(true);
   });
 
   test.each<[given: string, baseUrl: string, more?: Env]>([
     ['https://api.example.com/prefix/', 'https://api.example.com/prefix'],
-    ['http://localhost:8080', 'http://localhost:8080'],
     ['http://127.8.9.10', 'http://127.8.9.10'],
     ['http://[::1]:8080', 'http://[::1]:8080'],
     ['http://api.test', 'http://api.test', { AGENT_JOBS_ALLOW_HTTP: 'true' }],
@@ -165,19 +137,17 @@ describe('API keys', () => {
   });
 
   test('may come from files, also with a byte order mark, which are read alike at the start and later', async () => {
+    const json = JSON.stringify({ 'project-1': SECRET });
     for (const mark of ['', '\ufeff']) {
       const keyFile = file('key', `${mark}${SECRET}\r\n`);
-      const keysFile = file('keys.json', `${mark}${JSON.stringify({ 'project-1': SECRET })}\r\n`);
-      for (const [env, source] of [
-        [{ AGENT_JOBS_API_KEY_FILE: keyFile }, { keyFile }],
-        [{ AGENT_JOBS_API_KEYS_FILE: keysFile }, { keysFile }],
-      ] as const) {
-        expect(loadConfig({ ...base, ...env }).agentJobs.apiKeys).toEqual(source);
+      const keysFile = file('keys.json', `${mark}${json}\r\n`);
+      const env = { AGENT_JOBS_API_KEY_FILE: keyFile, AGENT_JOBS_API_KEYS_FILE: keysFile };
+      expect(loadConfig({ ...base, ...env }).agentJobs.apiKeys).toEqual({ keyFile, keysFile });
+      for (const source of [{ keyFile }, { keysFile }]) {
         const keys = createApiKeys(source);
         expect([await keys.problem(), await keys.forProject('project-1')]).toEqual([undefined, SECRET]);
       }
     }
-    const json = JSON.stringify({ p: SECRET });
     for (const text of [Buffer.from(`\ufeff${json}`, 'utf16le'), Buffer.from(`\u00a0${json}`)]) {
       const keysFile = file('unreadable', text);
       expect(issuesOf(() => loadConfig({ ...base, AGENT_JOBS_API_KEYS_FILE: keysFile }))).not.toEqual({});
@@ -228,6 +198,7 @@ namespace = "two"
 api_key = "${SECRET}"
 `,
   );
+  const broken = file('broken.toml', `[profile.default]\napi_key = ${SECRET}\n`);
   const keyFile = file('temporal-key', `${SECRET}\n`);
   const far = { TEMPORAL_ADDRESS: 'far:7233' };
   const plain = { TEMPORAL_TLS: 'false' };
@@ -242,9 +213,7 @@ api_key = "${SECRET}"
     ],
     ['has its key in a file first', { TEMPORAL_API_KEY_FILE: keyFile, TEMPORAL_API_KEY: 'x' }, {}, { apiKey: SECRET }],
     ['takes a switch in capitals', { TEMPORAL_TLS: 'TRUE' }, {}, { tls: expect.anything() }],
-    ['takes a switch as a number', { TEMPORAL_TLS: '1' }, {}, { tls: expect.anything() }],
     ['takes a switch that is off', { TEMPORAL_TLS: 'False' }, {}, { tls: false }],
-    ['fills in the port', { TEMPORAL_ADDRESS: 'temporal' }, { address: 'temporal:7233' }],
     ['fills in the port of IPv6', { TEMPORAL_ADDRESS: '[::1]' }, { address: '[::1]:7233' }],
     ['allows a key over plaintext on this machine', { ...plain, TEMPORAL_API_KEY: SECRET }, {}, { apiKey: SECRET }],
   ])('%s', (_what, env, config, connection = {}) => {
@@ -258,16 +227,11 @@ api_key = "${SECRET}"
     ['TEMPORAL_TLS', /must be on/, { ...far, ...plain, TEMPORAL_API_KEY: SECRET }],
     ['TEMPORAL_TLS', /must be on/, { ...far, TEMPORAL_GRPC_META_AUTHORIZATION: `Bearer ${SECRET}` }],
     ['TEMPORAL_API_KEY_FILE', /must hold one key/, { TEMPORAL_API_KEY_FILE: file('two', `${SECRET}\n${SECRET}`) }],
-    ['TEMPORAL_API_KEY_FILE', /must hold one key/, { TEMPORAL_API_KEY_FILE: file('none', '') }],
     ['TEMPORAL_API_KEY_FILE', /cannot be read: ENOENT/, { TEMPORAL_API_KEY_FILE: join(directory, 'gone') }],
     ['TEMPORAL_TLS_CLIENT_KEY_PATH', /./, { TEMPORAL_TLS_CLIENT_CERT_PATH: file('client.pem', 'x') }],
     ['TEMPORAL_CONFIG_FILE', /./, { TEMPORAL_CONFIG_FILE: join(directory, 'none.toml') }],
     ['TEMPORAL_PROFILE', /Profile 'gone' not found/, { TEMPORAL_CONFIG_FILE: toml, TEMPORAL_PROFILE: 'gone' }],
-    [
-      'TEMPORAL_*',
-      /^the configuration file is not TOML, see line 2$/,
-      { TEMPORAL_CONFIG_FILE: file('broken.toml', `[profile.default]\napi_key = ${SECRET}\n`) },
-    ],
+    ['TEMPORAL_*', /^the configuration file is not TOML, see line 2$/, { TEMPORAL_CONFIG_FILE: broken }],
   ])('refuses a wrong %s: %s', (name, problem, env) => {
     expect(temporalIssues(env)).toMatchObject({ [name]: expect.stringMatching(problem) });
   });

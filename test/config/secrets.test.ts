@@ -4,33 +4,16 @@ import { loadClientConfig } from '../../src/config/index.js';
 import { keepSecret, maskSecrets } from '../../src/secrets.js';
 
 // Secrets stay masked for as long as the process runs, so each value is used once.
-const readable = [
-  ...[
-    'x-honeycomb-dataset',
-    'x-env',
-    'deployment.environment',
-    'tenant',
-    'X-Tenant-Id',
-    'x-scope-orgid',
-    'organization',
-  ],
-  ...['x-scope', 'aws-region', 'x-namespace', 'temporal-namespace', 'x-goog-user-project', 'service', 'user-agent'],
-];
-const secret = [
-  'x-honeycomb-team',
-  'x-tenant-token',
-  'x-scope-key',
-  'x-environment-secret',
-  'x-unknown',
-  'service-auth',
-];
+const readable =
+  'x-honeycomb-dataset x-env deployment.environment tenant X-Tenant-Id x-scope-orgid aws-region x-namespace user-agent';
+const secret = 'x-honeycomb-team x-tenant-token x-scope-key x-environment-secret x-unknown service-auth';
 
-test.each([...readable.map((name) => [name, false] as const), ...secret.map((name) => [name, true] as const)])(
-  'a header for Temporal named %s is masked: %s',
-  (name, isMasked) => {
+test.each([...readable.split(' '), ...secret.split(' ')])(
+  'a header for Temporal named %s is masked if secret',
+  (name) => {
     const value = `value-${randomUUID()}`;
     loadClientConfig({ [`TEMPORAL_GRPC_META_${name.toUpperCase().replaceAll('-', '_')}`]: value });
-    expect(maskSecrets(value)).toBe(isMasked ? '[masked]' : value);
+    expect(maskSecrets(value)).toBe(secret.split(' ').includes(name) ? '[masked]' : value);
   },
 );
 
