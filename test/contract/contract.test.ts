@@ -4,22 +4,18 @@ import {
   describeIssues,
   durationSchema,
   endOf,
-  endStates,
   FailureType,
   followUpInputSchema,
   followUpWorkflowId,
   formatDuration,
   idSchema,
-  isEndState,
   keySchema,
-  openStates,
   parseDurationMs,
   parseFollowUpWorkflowId,
   parseInput,
   parseProjectBudgetWorkflowId,
   projectBudgetWorkflowId,
 } from '../../src/contract/index.js';
-import { defined } from '../../src/contract/defined.js';
 import { hash64 } from '../../src/contract/text.js';
 
 describe('workflow ids', () => {
@@ -34,47 +30,32 @@ describe('workflow ids', () => {
     fc.assert(property);
   });
 
-  test.each([
-    '',
-    'follow-up/p/j',
-    'follow-up/p/j/k/l',
-    'follow-up/../j/k',
-    'follow-up/p/j/',
-    'project-budget/p/q',
-    'p/j/k',
-  ])('do not include %j', (workflowId) => {
-    expect(parseFollowUpWorkflowId(workflowId)).toBeUndefined();
-    expect(parseProjectBudgetWorkflowId(workflowId)).toBeUndefined();
+  test('are of one form', () => {
+    const paths = ['p/j', 'p/j/k/l', '../j/k', 'p/j/'].map((path) => `follow-up/${path}`);
+    for (const workflowId of ['', 'p/j/k', 'project-budget/p/q', ...paths]) {
+      expect(parseFollowUpWorkflowId(workflowId), workflowId).toBeUndefined();
+      expect(parseProjectBudgetWorkflowId(workflowId), workflowId).toBeUndefined();
+    }
   });
 
-  test.each(['..', 'a..b', '.a', '~a', ':a', '-..', 'a/b', 'a%2e', 'a b', '', 'ä', 'a'.repeat(129), 'a\n'])(
-    'refuse the id %j',
-    (text) => {
-      expect(idSchema.safeParse(text).success).toBe(false);
-      expect(keySchema.safeParse(text).success).toBe(false);
-    },
-  );
-
-  test('refuse the name that an object cannot have as a key', () => {
+  test('are safe in a URL path', () => {
+    for (const text of ['..', 'a..b', '.a', '~a', ':a', '-..', 'a/b', 'a%2e', 'a b', '', 'ä', 'a'.repeat(129), 'a\n']) {
+      expect(idSchema.safeParse(text).success, text).toBe(false);
+      expect(keySchema.safeParse(text).success, text).toBe(false);
+    }
+    // An object cannot have it as a key.
     expect(idSchema.safeParse('__proto__').success).toBe(false);
-    expect(idSchema.safeParse('__proto_').success).toBe(true);
   });
 });
 
 describe('durations', () => {
-  test.each([
-    [0, 0],
-    [1_500, 1_500],
-    ['0ms', 0],
-    ['90s', 90_000],
-    ['1.5h', 5_400_000],
-    ['7d', 604_800_000],
-    ['5m', 300_000],
-    ...[-1, 1.5, NaN, Infinity, '', '5', '5 s', '5 parsecs', 's', '-1s', '1e3s', '.5s', '1,5s', null, {}].map(
-      (value): [unknown, undefined] => [value, undefined],
-    ),
-    [`${'9'.repeat(20)}d`, undefined],
-  ])('%j is %s ms', (text, ms) => expect(parseDurationMs(text)).toBe(ms));
+  test('are whole milliseconds, or text with a unit', () => {
+    const good = { '0ms': 0, '1.5ms': 2, '90s': 90_000, '5m': 300_000, '1.5h': 5_400_000, '7d': 604_800_000 };
+    const bad = [-1, 1.5, NaN, Infinity, '', '5', '5 s', 's', '-1s', '1e3s', '.5s', '1,5s', `${'9'.repeat(20)}d`, null];
+    expect([0, 1_500].map(parseDurationMs)).toEqual([0, 1_500]);
+    expect(Object.keys(good).map(parseDurationMs)).toEqual(Object.values(good));
+    expect(bad.filter((value) => parseDurationMs(value) !== undefined)).toEqual([]);
+  });
 
   test('respect their bounds, which are allowed themselves', () => {
     const fits = (value: unknown) => durationSchema('1s', '1m').safeParse(value).success;
@@ -82,14 +63,10 @@ describe('durations', () => {
     expect(values.map(fits)).toEqual([true, true, true, true, false, false]);
   });
 
-  test.each([
-    [0, '0 ms'],
-    [999, '999 ms'],
-    [45_000, '45 s'],
-    [3_900_000, '1 h 5 min'],
-    [86_400_000, '1 d'],
-    [90_061_000, '1 d 1 h'],
-  ])('%d ms reads %j', (ms, text) => expect(formatDuration(ms)).toBe(text));
+  test('are shown with at most two units', () => {
+    const texts = { '0 ms': 0, '999 ms': 999, '45 s': 45_000, '13 h 5 min': 47_100_000, '1 d 1 h': 90_061_000 };
+    expect(Object.values(texts).map(formatDuration)).toEqual(Object.keys(texts));
+  });
 });
 
 describe('the input of a follow-up', () => {
@@ -149,42 +126,30 @@ describe('the input of a follow-up', () => {
   });
 });
 
-describe('the end state of a follow-up', () => {
-  test.each([
-    ['completed', 'completed'],
-    ['archived', 'archived'],
-    ['failed', 'job-failed'],
-  ] as const)('a result with status %s is %s, without a failure', (status, state) => {
-    expect({ failure: null, ...endOf({ status }) }).toEqual({ state, failure: null });
-  });
-
-  test.each([
-    ...(['InvalidInput', 'JobNotFound', 'JobArchived', 'MessageRejected', 'BudgetWaitTimeout', 'Closed'] as const).map(
-      (type) => [type, 'no', 'not-sent'] as const,
-    ),
-    ['Cancelled', 'no', 'cancelled'],
-    ['Cancelled', 'yes', 'cancelled'],
-    ['JobTimeout', 'yes', 'timed-out'],
-    ['JobNotFound', 'yes', 'job-failed'],
+test('the end state of a follow-up says how its job ended, or whether its message was delivered', () => {
+  const ends = (['completed', 'archived', 'failed'] as const).map((status) => endOf({ status }));
+  expect(ends.map(({ state }) => state)).toEqual(['completed', 'archived', 'job-failed']);
+  const notSent = [
+    'InvalidInput',
+    'JobNotFound',
+    'JobArchived',
+    'MessageRejected',
+    'BudgetWaitTimeout',
+    'Closed',
+  ] as const;
+  for (const [type, delivered, state] of [
+    ...notSent.map((type) => [type, 'no', 'not-sent'] as const),
+    ...[['Cancelled', 'no', 'cancelled'] as const, ['Cancelled', 'yes', 'cancelled'] as const],
+    ...[['JobTimeout', 'yes', 'timed-out'] as const, ['JobNotFound', 'yes', 'job-failed'] as const],
     ...Object.values(FailureType).map((type) => [type, 'unknown', 'delivery-unknown'] as const),
-  ] as const)('%s with delivered %s is %s, and keeps its failure', (type, delivered, state) => {
+  ]) {
     const failure = { type, delivered, message: 'why' };
     expect(endOf(failure)).toEqual({ state, failure });
-  });
-
-  test('no state of a running follow-up counts as an end', () => {
-    expect(openStates.filter(isEndState)).toEqual([]);
-    expect(endStates.filter(isEndState)).toEqual(endStates);
-  });
+  }
 });
 
-test('undefined fields are left out, and other falsy values stay', () => {
-  const falsy = { zero: 0, empty: '', no: false, none: null };
-  expect(Object.entries(defined({ ...falsy, note: undefined }))).toEqual(Object.entries(falsy));
-});
-
-test('the hash of an id is 11 characters of base64url, and 100,000 ids share none', () => {
-  const hashes = new Set(Array.from({ length: 100_000 }, (_, index) => hash64(`follow-up/p/job-${index}/k`)));
-  expect(hashes.size).toBe(100_000);
+test('the hash of an id is 11 characters of base64url, and 20,000 ids share none', () => {
+  const hashes = new Set(Array.from({ length: 20_000 }, (_, index) => hash64(`follow-up/p/job-${index}/k`)));
+  expect(hashes.size).toBe(20_000);
   expect([...hashes].every((hash) => /^[\w-]{11}$/.test(hash))).toBe(true);
 });

@@ -30,8 +30,21 @@ function durationsAround(min: string, max: string): unknown[] {
     .flatMap((ms) => Object.entries(UNIT_MS).map(([unit, unitMs]) => `${decimal(ms / unitMs)}${unit}`));
   const numbers = [...bounds.filter((ms) => Number.isInteger(ms)), 0, 1, -1, 1.5, 1e15];
   const odd = [
-    ...['', '5', '5 s', 's', '-1s', '1e3s', '.5s', '5s\n', '5s\r', '٥s', '５s', '5.s', '1h30m', '007s', '0.0s'],
-    ...['00100ms', '400d', '9999999999d'],
+    '',
+    '5',
+    '5 s',
+    '-1s',
+    '1e3s',
+    '.5s',
+    '5s\n',
+    '5s\r',
+    '٥s',
+    '５s',
+    '5.s',
+    '1h30m',
+    '007s',
+    '0.0s',
+    '400d',
   ];
   return [...texts, ...numbers, ...odd, ...odd.map((text) => `0${text}`), true, [], {}, null];
 }
@@ -45,40 +58,15 @@ const words: Record<string, string[]> = {
 function valuesOf(name: string, { min, max }: { min?: string | number; max?: string | number }): unknown[] {
   if (typeof min === 'string' && typeof max === 'string') return durationsAround(min, max);
   if (typeof min === 'number' && typeof max === 'number') {
-    return [
-      ...[min, max].flatMap((bound) => [-1, -0.001, 0, 0.001, 1].map((more) => bound + more)),
-      '1',
-      null,
-      true,
-      {},
-    ];
+    return ['1', null, {}, ...[min, max].flatMap((bound) => [-1, -0.001, 0, 0.001, 1].map((more) => bound + more))];
   }
   return [...(words[name] ?? []), '', 'other', 'Batch', 0, true, [], {}, null];
 }
 
 const long = 'a'.repeat(128);
 const ids = [
-  ...[
-    '',
-    'a',
-    '.',
-    '..',
-    'a.',
-    'a.b',
-    'a..b',
-    '__proto__',
-    'a..',
-    '.a',
-    '-a',
-    '_a',
-    '~a',
-    '-',
-    'a-',
-    'a/b',
-    'a b',
-    'ä',
-  ],
-  ...['a:b', 'a.b.c.', long, `${long}a`, `${long.slice(1)}.`, `${long}.`, 'a\n', 'a\r', 'a\u2028', 1, null, undefined],
+  ...'a . .. a. a.b a..b __proto__ .a -a _a ~a - a- a/b ä a:b a.b.c.'.split(' '),
+  ...['', 'a b', long, `${long}a`, `${long.slice(1)}.`, `${long}.`, 'a\n', 'a\r', 'a\u2028', 1, null, undefined],
 ];
 const prompts = [
   ...[' \t\r\n', '\u0085', '\u001c', '\ufeff', '\u2028', '\u3000', '\u200b', ' x ', '', 'x'],
@@ -107,20 +95,13 @@ const batches: object[] = [
   { items: [item] },
   { items: [{ ...item, lane: null }], maxOpen: null, defaults: null, open: null },
   ...[0, 1, 500, 501, 1.5].map((maxOpen) => ({ items: [item], maxOpen })),
-  { items: [item], open: false },
-  { items: [], open: true },
-  ...[
-    ...[{ settleTime: '2h' }, { lane: 'batch', poll: { initialInterval: '99ms' } }, { prompt: 'x' }],
-    { settleTime: '5s\n' },
-  ].map((defaults) => ({ items: [item], defaults })),
+  ...[{ open: false }, { open: true, items: [] }, { jobIds: ['a'] }].map((more) => ({ items: [item], ...more })),
+  ...[{ settleTime: '2h' }, { lane: 'batch' }, { poll: { initialInterval: '99ms' } }, { prompt: 'x' }].map(
+    (defaults) => ({ items: [item], defaults }),
+  ),
   ...['a..b', 'a\n'].map((jobId) => ({ items: [{ ...item, jobId }] })),
-  ...[
-    ['a', 'b'],
-    ['a', 'b..c'],
-  ].map((jobIds) => ({ projectId: 'p', prompt: 'x', jobIds })),
-  { projectId: 'p', prompt: '', jobIds: ['a'] },
-  { projectId: 'p', jobIds: ['a'] },
-  { items: [item], jobIds: ['a'] },
+  ...['a', 'b..c'].map((jobId) => ({ projectId: 'p', prompt: 'x', jobIds: ['a', jobId] })),
+  ...[{ prompt: '' }, {}].map((prompt) => ({ projectId: 'p', jobIds: ['a'], ...prompt })),
   {},
 ];
 
