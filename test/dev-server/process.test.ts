@@ -1,8 +1,9 @@
 import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import ts from 'typescript';
 import { startOnFreePorts, startServerProcess, waitUntilReady } from '../../src/dev-server/process.js';
 import { eventually } from '../support/eventually.js';
@@ -10,36 +11,23 @@ import { eventually } from '../support/eventually.js';
 const env = process.env;
 
 describe('a server process', () => {
-  let directory: string;
-
-  beforeEach(async () => {
-    directory = await mkdtemp(join(tmpdir(), 'server-process-'));
-  });
-
-  afterEach(() => rm(directory, { recursive: true, force: true }));
-
-  /** Starts a process that runs `code`, in which `startServerProcess` is available. */
-  async function startParent(code: string) {
+  test('dies with its parent, even if the parent is killed by SIGKILL', async () => {
+    const directory = await mkdtemp(join(tmpdir(), 'server-process-'));
+    onTestFinished(() => rm(directory, { recursive: true }));
     const source = await readFile(new URL('../../src/dev-server/process.ts', import.meta.url), 'utf8');
     const options = { module: ts.ModuleKind.ESNext, target: ts.ScriptTarget.ES2022 };
     await writeFile(join(directory, 'process.mjs'), ts.transpile(source, options));
-    const path = join(directory, 'parent.mjs');
-    await writeFile(path, `import { startServerProcess } from './process.mjs';\n${code}`);
-    return spawn(process.execPath, [path], { stdio: ['ignore', 'pipe', 'inherit'] });
-  }
-
-  test('dies with its parent, even if the parent is killed by SIGKILL', async () => {
-    const parent = await startParent(
-      `const server = startServerProcess('sleep', ['1000'], { env: process.env });
-       console.log(server.pid);
+    await writeFile(
+      join(directory, 'parent.mjs'),
+      `import { startServerProcess } from './process.mjs';
+       console.log(startServerProcess('sleep', ['1000'], { env: process.env }).pid);
        setInterval(() => undefined, 1000);`,
     );
-    const pid = await new Promise<number>((resolve) =>
-      parent.stdout.once('data', (line: Buffer) => resolve(Number(line.toString()))),
-    );
-    await eventually('the server runs', async () =>
-      (await readFile(`/proc/${pid}/cmdline`, 'utf8')).startsWith('sleep'),
-    );
+    const parent = spawn(process.execPath, [join(directory, 'parent.mjs')], { stdio: ['ignore', 'pipe', 'inherit'] });
+    const [line] = (await once(parent.stdout, 'data')) as [Buffer];
+    const pid = Number(line.toString());
+    const commandLine = () => readFile(`/proc/${pid}/cmdline`, 'utf8');
+    await eventually('the server runs', async () => (await commandLine()).startsWith('sleep'));
     parent.kill('SIGKILL');
     await eventually('the server is gone', () => !isAlive(pid));
   });
@@ -73,19 +61,14 @@ describe('a server process', () => {
     expect(starts).toBe(2);
   });
 
-  test('that is never ready is reported with the reason', async () => {
+  test('that is never ready, or whose program does not exist, is reported with the reason', async () => {
     const server = startServerProcess('sleep', ['1000'], { env });
-    await expect(
-      waitUntilReady('Test server', server, 50, () => Promise.reject(new Error('no namespace yet'))),
-    ).rejects.toThrow('Test server was not ready within 50 ms (no namespace yet)');
+    const isReady = () => Promise.reject(new Error('no namespace yet'));
+    const problem = 'Test server was not ready within 50 ms (no namespace yet)';
+    await expect(waitUntilReady('Test server', server, 50, isReady)).rejects.toThrow(problem);
     await server.stop();
-  });
-
-  test('whose program does not exist is reported', async () => {
-    const server = startServerProcess(join(directory, 'nothing'), [], { env });
-    await expect(waitUntilReady('Test server', server, 10_000, () => Promise.resolve(false))).rejects.toThrow(
-      /not found/,
-    );
+    const missing = startServerProcess('/no/such/program', [], { env });
+    await expect(waitUntilReady('Test server', missing, 10_000, isReady)).rejects.toThrow(/not found/);
   });
 });
 

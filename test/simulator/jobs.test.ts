@@ -1,6 +1,5 @@
 import { expect, test } from 'vitest';
-import { JobStore, type NewJob, SimulatedJob } from '../../src/simulator/jobs.js';
-import { toSettings } from '../../src/simulator/options.js';
+import { type NewJob, SimulatedJob } from '../../src/simulator/jobs.js';
 import { createRandom } from '../../src/simulator/random.js';
 
 const REPOSITORY = 'https://git.example/p/j';
@@ -12,6 +11,8 @@ const old = { status: 'completed', prLink };
 /** What the job is at given times, or shows, and how it behaves. Its turns take 100 ms, and begin with its messages. */
 type Case = [what: string, messagesAtMs: number[], truth: Record<number, object>, more?: More];
 type More = { behaves?: NewJob['behaviour']; staleWindowMs?: number; shown?: Record<number, object> };
+const fails: More = { behaves: { outcome: 'failed' } };
+const archived = { status: 'archived', archivedAt: new Date(100).toISOString() };
 const cases: Case[] = [
   [
     'is active without a link from a message to the end of the turn, then completed with a new link',
@@ -19,18 +20,8 @@ const cases: Case[] = [
     {},
     { shown: { 1_000: { ...atWork, prLink: null }, 1_099: { ...atWork, prLink: null }, 1_100: ended } },
   ],
-  [
-    'keeps the earlier link when a turn fails',
-    [0],
-    { 100: { status: 'failed', prLink, archivedAt: null } },
-    { behaves: { outcome: 'failed' } },
-  ],
-  [
-    'gives the time when it was archived',
-    [0],
-    { 5_000: { status: 'archived', archivedAt: new Date(100).toISOString() } },
-    { behaves: { outcome: 'archived' } },
-  ],
+  ['keeps the earlier link when a turn fails', [0], { 100: { status: 'failed', prLink } }, fails],
+  ['gives the time when it was archived', [0], { 5_000: archived }, { behaves: { outcome: 'archived' } }],
   ['ends with the previous link', [0], { 100: { prLink } }, { behaves: { prLinkAfterTurn: 'same' } }],
   ['ends without a link', [0], { 100: { prLink: null } }, { behaves: { prLinkAfterTurn: 'none' } }],
   ['ends with a given link', [0], { 100: { prLink: 'x' } }, { behaves: { prLinkAfterTurn: { url: 'x' } } }],
@@ -40,12 +31,7 @@ const cases: Case[] = [
     { 0: atWork },
     { staleWindowMs: 500, shown: { 50: old, 499: old, 500: ended } },
   ],
-  [
-    'moves the end of a running turn when it is steered, and keeps the previous link',
-    [0, 90],
-    { 150: atWork, 190: { status: 'failed', prLink } },
-    { behaves: { outcome: 'failed' } },
-  ],
+  ['moves the end of its turn when it is steered', [0, 90], { 150: atWork, 190: { status: 'failed', prLink } }, fails],
   ['never ends a turn without an end', [0], { [Number.MAX_SAFE_INTEGER]: atWork }, { behaves: { neverEnds: true } }],
 ];
 
@@ -64,14 +50,3 @@ test.each(cases)(
     expect(job.messages).toBe(messagesAtMs.length);
   },
 );
-
-test('simulated jobs have turns that depend on the seed and their own messages alone', () => {
-  const settings = toSettings({ turn: { minMs: 1_000, maxMs: 1_000_000 } });
-  const endsOf = (seed: number, jobIds: string[]) => {
-    const store = new JobStore(settings, createRandom(seed));
-    for (const jobId of jobIds) store.add({ projectId: 'p', jobId, status: 'active' }, 0);
-    return jobIds.sort().map((jobId) => store.get('p', jobId)?.truth(1_000_000).archivedAt);
-  };
-  expect(endsOf(1, ['archive-2', 'archive-1'])).toEqual(endsOf(1, ['archive-1', 'archive-2']));
-  expect(new Set([...endsOf(1, ['archive-1', 'archive-2']), ...endsOf(2, ['archive-1'])]).size).toBe(3);
-});

@@ -81,26 +81,11 @@ describe('sending a message', () => {
     ['archive-1', { status: 'archived', archivedAt: expect.any(String) }],
     ['nopr-1', { status: 'completed', prLink: null }],
     ['same-1', { status: 'completed', prLink: 'https://git.example/p1/same-1/pull/1' }],
+    ['stuck-1', { status: 'active', prLink: null }],
   ])('ends the turn of %s as its name says', async (jobId, end) => {
     const simulator = await start();
     expect((await post(simulator, { jobId })).status).toBe(200);
     await expect.poll(() => simulator.job('p1', jobId)).toMatchObject(end);
-  });
-
-  test('shows slow-…, stuck-… and active-… as active', async () => {
-    const simulator = await start({ turn: { minMs: 1_000, maxMs: 3_600_000 } });
-    for (const jobId of ['slow-1', 'stuck-1', 'active-1']) {
-      if (jobId !== 'active-1') await post(simulator, { jobId });
-      expect((await get(simulator, jobId)).json).toMatchObject({ status: 'active', prLink: null });
-    }
-  });
-
-  test('shows the old turn for the length of the stale window', async () => {
-    const simulator = await start({ staleWindowMs: 3_600_000 });
-    const before = (await get(simulator)).json;
-    await post(simulator);
-    await expect.poll(() => simulator.job('p1', 'job-1')?.prLink).toMatch(/pull\/2$/);
-    expect((await get(simulator)).json).toEqual(before);
   });
 
   test('answers 429 over the limit, separately for each project, and does not count refused messages', async () => {
@@ -112,22 +97,14 @@ describe('sending a message', () => {
     expect(simulator.maxInAnyWindow('p1', 3_600_000)).toBe(2);
   });
 
-  test('gives Retry-After in the chosen form', async () => {
-    const forms = (['none', 'seconds', 'date'] as const).map(async (retryAfter) => {
-      const simulator = await start({ ...hourly(1), retryAfter });
-      await post(simulator);
-      return (await post(simulator)).headers['retry-after'];
-    });
-    const [none, seconds, date] = await Promise.all(forms);
-    expect(none).toBeUndefined();
-    expect(Number(seconds)).toBeGreaterThan(3_000);
-    expect(Math.abs(Date.parse(String(date)) - Date.now() - 3_600_000)).toBeLessThan(600_000);
-  });
-
-  test('answers 429 below the limit if others spend the budget', { tags: 'long' }, async () => {
-    const simulator = await start({ limiter: { kind: 'sliding', limit: 4, windowMs: 400 }, outsider: { share: 1 } });
-    await expect.poll(async () => (await post(simulator)).status, { interval: 120 }).toBe(429);
-    expect(simulator.maxInAnyWindow('p1', 400)).toBeLessThan(4);
+  test.each([
+    ['none', /^undefined$/],
+    ['seconds', /^3[56]\d\d$/],
+    ['date', /^\w{3}, .* GMT$/],
+  ] as const)('gives Retry-After in the form %s', async (retryAfter, form) => {
+    const simulator = await start({ ...hourly(1), retryAfter });
+    await post(simulator);
+    expect(String((await post(simulator)).headers['retry-after'])).toMatch(form);
   });
 });
 
@@ -137,18 +114,15 @@ describe('the ledger', () => {
     onTestFinished(() => rm(directory, { recursive: true }));
     const ledgerFile = join(directory, 'ledger.jsonl');
     const simulator = await start({ ledgerFile });
-    const lines = async () => {
-      const text = (await readFile(ledgerFile, 'utf8')).trimEnd();
-      return text.split('\n').map((line) => JSON.parse(line) as unknown);
-    };
+    const lines = async () => (await readFile(ledgerFile, 'utf8')).trimEnd().split('\n');
+    const isOnDisk = async () => expect(await lines()).toEqual(simulator.ledger.map((entry) => JSON.stringify(entry)));
     for (let count = 1; count <= 5; count++) {
-      await post(simulator, { prompt: `message ${count}` });
-      expect(await lines()).toEqual(simulator.ledger);
-      expect(simulator.ledger).toHaveLength(count);
+      await post(simulator);
+      await isOnDisk();
     }
     await Promise.all(Array.from({ length: 60 }, (_, index) => post(simulator, { jobId: `job-${index}` })));
     await simulator.close();
-    expect(await lines()).toEqual(simulator.ledger);
+    await isOnDisk();
     expect(simulator.ledger).toHaveLength(65);
   });
 
@@ -164,16 +138,6 @@ describe('the ledger', () => {
 });
 
 describe('the server', () => {
-  test('holds a thousand connections at once', async () => {
-    const simulator = await start();
-    const headers = `host: x\r\nauthorization: Bearer ${simulator.apiKey}\r\nconnection: close\r\n`;
-    const sockets = Array.from({ length: 1_000 }, () => connect(simulator.port, '127.0.0.1'));
-    await Promise.all(sockets.map((socket) => once(socket, 'connect')));
-    for (const socket of sockets) socket.write(`GET /v2/agent/p1/job/job-1 HTTP/1.1\r\n${headers}\r\n`);
-    const replies = await Promise.all(sockets.map((socket) => socket.toArray()));
-    expect(replies.filter((reply) => Buffer.concat(reply).toString().startsWith('HTTP/1.1 200 '))).toHaveLength(1_000);
-  });
-
   test('ends every connection when it closes, even those that wait', async () => {
     const simulator = await start();
     simulator.failNext({ method: 'GET', how: 'hang' });

@@ -6,7 +6,6 @@ import { startSimulator, type Simulator, type SimulatorOptions } from '../../src
 export interface Reply {
   status: number;
   headers: Record<string, string | string[] | undefined>;
-  text: string;
   json: Record<string, unknown>;
 }
 
@@ -44,8 +43,8 @@ export async function call(
   body?: string,
 ): Promise<Reply> {
   const response = await request(`${simulator.baseUrl}${path}`, { method, headers, body: body ?? null, reset: true });
-  const text = await response.body.text();
-  return { status: response.statusCode, headers: response.headers, text, json: parse(text) };
+  const json = parse(await response.body.text());
+  return { status: response.statusCode, headers: response.headers, json };
 }
 
 function parse(text: string): Record<string, unknown> {
