@@ -110,7 +110,13 @@ describe('the input of a follow-up', () => {
   test('is refused with a short message even if it is deeply nested or has 100,000 unknown fields', () => {
     const bottomless: unknown = JSON.parse('['.repeat(100_000) + ']'.repeat(100_000));
     const fields = Object.fromEntries(Array.from({ length: 100_000 }, (_, index) => [`field-${index}`, 1]));
-    for (const input of [bottomless, { ...valid, prompt: bottomless }, fields, { ['x'.repeat(1_000_000)]: 1 }]) {
+    for (const input of [
+      bottomless,
+      { ...valid, prompt: bottomless },
+      fields,
+      { ...valid, lane: 'x'.repeat(1_000_000) },
+      { ['x'.repeat(1_000_000)]: 1 },
+    ]) {
       const parsed = parseInput(followUpInputSchema, input);
       expect(parsed.ok).toBe(false);
       expect(JSON.stringify(parsed).length).toBeLessThan(20_000);
