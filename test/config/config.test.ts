@@ -212,7 +212,7 @@ api_key = "${SECRET}"
       { tls: true, apiKey: SECRET },
     ],
     ['has its key in a file first', { TEMPORAL_API_KEY_FILE: keyFile, TEMPORAL_API_KEY: 'x' }, {}, { apiKey: SECRET }],
-    ['takes a switch in capitals', { TEMPORAL_TLS: 'TRUE' }, {}, { tls: expect.anything() }],
+    ['takes a switch in capitals', { TEMPORAL_TLS: 'TRUE' }, {}, { tls: expect.any(Object) }],
     ['takes a switch that is off', { TEMPORAL_TLS: 'False' }, {}, { tls: false }],
     ['fills in the port of IPv6', { TEMPORAL_ADDRESS: '[::1]' }, { address: '[::1]:7233' }],
     ['allows a key over plaintext on this machine', { ...plain, TEMPORAL_API_KEY: SECRET }, {}, { apiKey: SECRET }],
