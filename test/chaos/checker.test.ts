@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import { type Arrival, check, type Evidence, type FollowUpRecord, type Violation } from '../../tools/chaos/checker.js';
+import { contradictionIn } from '../support/contradictions.js';
 
 const arrival = (marker: string, receivedAtMs = 1_000, rest: Partial<Arrival> = {}): Arrival => ({
   prompt: marker,
@@ -30,62 +31,37 @@ function violations(evidence: Partial<Evidence>): Violation[] {
 
 const kinds = (evidence: Partial<Evidence>): string[] => violations(evidence).map(({ kind }) => kind);
 
-test('a run in which every answer is true has no violations', () => {
-  const followUps = [followUp('a', ended('yes')), followUp('b', ended('no')), followUp('c', ended('unknown'))];
-  expect(kinds({ followUps, arrivals: [arrival('a'), arrival('c')] })).toEqual([]);
-});
+const told = (delivered: 'yes' | 'no' | 'unknown', ...markers: string[]) =>
+  markers.map((marker) => followUp(marker, ended(delivered)));
+const refused = (marker: string, receivedAtMs: number) =>
+  arrival(marker, receivedAtMs, { accepted: false, status: 429 });
+const failed = arrival('a', 5_000, { accepted: false, status: 500 });
+const two = [arrival('a', 1_000), arrival('b', 1_050)];
+const three = told('unknown', 'a', 'b', 'c');
+const allTrue = [...told('yes', 'a'), ...told('no', 'b'), ...told('unknown', 'c')];
 
-test('a message that arrives twice is found, whatever its caller was told', () => {
-  for (const delivered of ['yes', 'unknown'] as const) {
-    const followUps = [followUp('a', ended(delivered))];
-    expect(kinds({ followUps, arrivals: [arrival('a'), arrival('a', 5_000)] })).toEqual(['doubled']);
-  }
-});
-
-test('a second arrival counts even if the job accepted only one', () => {
-  const followUps = [followUp('a', ended('yes'))];
-  const second = arrival('a', 5_000, { accepted: false, status: 500 });
-  expect(kinds({ followUps, arrivals: [arrival('a'), second] })).toEqual(['doubled']);
-});
-
-test('a message that was refused with 429 may come again', () => {
-  const followUps = [followUp('a', ended('yes'))];
-  const refused = arrival('a', 500, { accepted: false, status: 429 });
-  expect(kinds({ followUps, arrivals: [refused, arrival('a', 5_000)] })).toEqual([]);
-});
-
-test('a "no" for a message that arrived is found', () => {
-  expect(kinds({ followUps: [followUp('a', ended('no'))], arrivals: [arrival('a')] })).toEqual(['denied']);
-});
-
-test('a "yes" for a message that never arrived, or that the job did not accept, is found', () => {
-  const followUps = [followUp('a', ended('yes'))];
-  expect(kinds({ followUps })).toEqual(['invented']);
-  expect(kinds({ followUps, arrivals: [arrival('a', 1_000, { accepted: false, status: 500 })] })).toEqual(['invented']);
-});
-
-test('one message too many in a rolling window is found, and one at its very end is allowed', () => {
-  const followUps = ['a', 'b', 'c'].map((marker) => followUp(marker, ended('yes')));
-  const at = (last: number) => [arrival('a', 1_000), arrival('b', 1_050), arrival('c', last)];
-  expect(kinds({ followUps, arrivals: at(1_099) })).toEqual(['overBudget']);
-  expect(kinds({ followUps, arrivals: at(1_100) })).toEqual([]);
-});
-
-test('refused messages count against the limit, and each project counts separately', () => {
-  const followUps = ['a', 'b', 'c'].map((marker) => followUp(marker, ended('unknown')));
-  const refused = arrival('c', 1_000, { accepted: false, status: 429 });
-  expect(kinds({ followUps, arrivals: [arrival('a'), arrival('b'), refused] })).toEqual(['overBudget']);
-  expect(kinds({ followUps, arrivals: [arrival('a'), arrival('b'), { ...refused, projectId: 'q' }] })).toEqual([]);
-});
-
-test('a follow-up that still runs is found', () => {
-  expect(kinds({ followUps: [followUp('a')] })).toEqual(['unfinished']);
-});
+test.each<[what: string, found: string[], evidence: Partial<Evidence>]>([
+  ['a run in which every answer is true', [], { followUps: allTrue, arrivals: [arrival('a'), arrival('c')] }],
+  ['a message that arrives twice', ['doubled'], { followUps: three, arrivals: [arrival('a'), arrival('a', 5_000)] }],
+  ['a second arrival that was not accepted', ['doubled'], { followUps: three, arrivals: [arrival('a'), failed] }],
+  ['one after a 429', [], { followUps: told('yes', 'a'), arrivals: [refused('a', 500), arrival('a', 5_000)] }],
+  ['a "no" for a message that arrived', ['denied'], { followUps: told('no', 'a'), arrivals: [arrival('a')] }],
+  ['a "yes" for one that never arrived', ['invented'], { followUps: told('yes', 'a') }],
+  ['a "yes" for one that was not accepted', ['invented'], { followUps: told('yes', 'a'), arrivals: [failed] }],
+  ['one too many in a window', ['overBudget'], { followUps: three, arrivals: [...two, arrival('c', 1_099)] }],
+  ['one at the end of a window', [], { followUps: three, arrivals: [...two, arrival('c', 1_100)] }],
+  ['a refused one too many', ['overBudget'], { followUps: three, arrivals: [...two, refused('c', 1_099)] }],
+  [
+    'one of another project',
+    [],
+    { followUps: three, arrivals: [...two, arrival('c', 1_099, { projectId: 'another' })] },
+  ],
+  ['a follow-up that still runs', ['unfinished'], { followUps: [followUp('a')] }],
+  ['a message that nobody asked for', ['stray'], { arrivals: [arrival('x')] }],
+])('in %s, the checker finds %j', (_what, found, evidence) => expect(kinds(evidence)).toEqual(found));
 
 test('an "unknown" needs a fault during its send', () => {
-  const unknown = followUp('a', ended('unknown'), {
-    sends: [{ fromMs: 1_000, toMs: 1_500 }],
-  });
+  const unknown = followUp('a', ended('unknown'), { sends: [{ fromMs: 1_000, toMs: 1_500 }] });
   expect(violations({ followUps: [unknown] })).toMatchObject([
     { kind: 'unaccounted', detail: 'failed; its sends: [{"fromMs":1000,"toMs":1500}]' },
   ]);
@@ -93,6 +69,22 @@ test('an "unknown" needs a fault during its send', () => {
   expect(kinds({ followUps: [unknown], faults: [{ fromMs: 1_200, toMs: 1_200 }] })).toEqual([]);
 });
 
-test('a message that nobody asked for is found', () => {
-  expect(kinds({ arrivals: [arrival('x')] })).toEqual(['stray']);
+test.each([[1], [null], ['late' as const]])('a worker that was told to end and ended with %s is found', (exitCode) => {
+  const departures = [0, exitCode].map((code) => ({ worker: `worker ${code}`, exitCode: code, log: 'its log' }));
+  expect(violations({ departures })).toEqual([
+    { kind: 'unclean', subject: `worker ${exitCode}`, detail: `${exitCode}: its log` },
+  ]);
+});
+
+test('a workflow that threw or contradicted its history is found, unless a pause had made its history unreadable', () => {
+  const failures = (...causes: number[]) =>
+    contradictionIn(
+      'workflow',
+      causes.map((cause) => ({ workflowTaskFailedEventAttributes: { cause } })),
+    );
+  const [THREW, CONTRADICTED, PAUSED, REPEATED] = [14, 24, 39, 1];
+  for (const cause of [THREW, CONTRADICTED]) {
+    expect(failures(REPEATED, cause, cause, PAUSED)).toMatchObject([{ kind: 'contradicted', subject: 'workflow' }]);
+    expect(failures(REPEATED, PAUSED, cause)).toEqual([]);
+  }
 });

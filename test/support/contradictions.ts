@@ -29,16 +29,21 @@ export async function contradictions(client: Client, taskQueue: string): Promise
   const violations: Violation[] = [];
   for await (const { workflowId, runId } of client.workflow.list({ query: queryOf(taskQueue) })) {
     const { events } = await client.workflow.getHandle(workflowId, runId).fetchHistory().catch(ofDeleted);
-    for (const event of events ?? []) {
-      if (isPausedInTask(event)) break;
-      const { eventId, workflowTaskFailedEventAttributes: failed } = event;
-      if (!failed || ![THREW, CONTRADICTED_ITS_HISTORY].includes(Number(failed.cause))) continue;
-      const detail = `event ${String(eventId)}: ${failed.failure?.message ?? 'no message'}`;
-      violations.push({ kind: 'contradicted', subject: workflowId, detail });
-      break;
-    }
+    violations.push(...contradictionIn(workflowId, events ?? []));
   }
   return violations;
+}
+
+/** The first contradiction in a history, if there is one. */
+export function contradictionIn(workflowId: string, events: readonly HistoryEvent[]): Violation[] {
+  const pauseAt = events.findIndex(isPausedInTask);
+  for (const event of pauseAt < 0 ? events : events.slice(0, pauseAt)) {
+    const { eventId, workflowTaskFailedEventAttributes: failed } = event;
+    if (!failed || ![THREW, CONTRADICTED_ITS_HISTORY].includes(Number(failed.cause))) continue;
+    const detail = `event ${String(eventId)}: ${failed.failure?.message ?? 'no message'}`;
+    return [{ kind: 'contradicted', subject: workflowId, detail }];
+  }
+  return [];
 }
 
 function ofDeleted(error: unknown): { events?: HistoryEvent[] } {

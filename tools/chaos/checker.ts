@@ -31,6 +31,16 @@ export interface Evidence {
   windowMs: number;
   /** When something happened that may leave a delivery unknown, such as a kill, a stop or a cut. */
   faults: readonly TimeSpan[];
+  /** How workers ended that were told to. @default none was */
+  departures?: readonly Departure[];
+}
+
+/** How a worker ended that was told to. */
+export interface Departure {
+  worker: string;
+  /** `null`: a signal ended it. `late`: it did not end in time. */
+  exitCode: number | null | 'late';
+  log: string;
 }
 
 /** What can be wrong with a run. */
@@ -63,7 +73,7 @@ const REFUSED = [401, 403, 429];
  *
  * @returns what is wrong; empty if nothing is
  */
-export function check({ followUps, arrivals, limit, windowMs, faults }: Evidence): Violation[] {
+export function check({ followUps, arrivals, limit, windowMs, faults, departures = [] }: Evidence): Violation[] {
   const found: Violation[] = [];
   const find = (kind: Violation['kind'], subject: string, detail: string) => void found.push({ kind, subject, detail });
   const known = new Set<string | null>(followUps.map(({ marker }) => marker));
@@ -83,6 +93,9 @@ export function check({ followUps, arrivals, limit, windowMs, faults }: Evidence
     const instants = arrivals.filter(({ projectId }) => projectId === project).map(({ receivedAtMs }) => receivedAtMs);
     const most = maxInAnyWindow(instants, windowMs);
     if (most > limit) find('overBudget', project, `${most} in ${windowMs} ms, limit ${limit}`);
+  }
+  for (const { worker, exitCode, log } of departures) {
+    if (exitCode !== 0) find('unclean', worker, `${exitCode}: ${log.slice(-500)}`);
   }
   return found;
 }

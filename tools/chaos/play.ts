@@ -91,12 +91,14 @@ export async function play(
     await close();
     for (const { id, records, batchWords, faults, workers } of projects) {
       const arrivals = simulator.ledger.filter(({ projectId }) => projectId.split('~')[0] === id);
-      const found = check({ followUps: records, arrivals, faults, ...BUDGET });
+      const departures = workers.flatMap(({ exitCode, log }) =>
+        exitCode === undefined ? [] : [{ worker: `a worker of ${id}`, exitCode, log }],
+      );
+      const found = check({ followUps: records, arrivals, faults, departures, ...BUDGET });
       const items = new Set<string | null>(batchWords.map(({ marker }) => marker));
       const ofItems = arrivals.filter(({ prompt }) => items.has(prompt));
       found.push(...check({ followUps: batchWords, arrivals: ofItems, faults, limit: Infinity, windowMs: 1 }));
       found.push(...(await contradictions(client, id)));
-      for (const { unclean } of workers) if (unclean) found.push({ kind: 'unclean', subject: id, detail: unclean });
       if (found.length > 0) for (const { log } of workers) say?.(log);
       violations.push(...found);
       for (const what of records.flatMap(({ ending }) => ['followUps', `delivered: ${ending?.delivered}`])) count(what);

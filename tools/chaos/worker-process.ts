@@ -51,8 +51,8 @@ export class WorkerProcess {
   readonly struck: Promise<boolean>;
   /** The end of its log. */
   log = '';
-  /** What is wrong with the way in which it left. */
-  unclean: string | undefined;
+  /** How it ended if it was told to: see `Departure` of the checker. */
+  exitCode: number | null | 'late' | undefined;
   readonly #child: ChildProcess;
 
   constructor(settings: Readonly<Record<string, string>>, plan?: FaultPlan) {
@@ -85,8 +85,7 @@ export class WorkerProcess {
   async leave(): Promise<void> {
     if (!alive.has(this.#child)) return;
     this.signal('SIGTERM');
-    const code = await Promise.race([this.exited, delay(EXIT_WITHIN_MS, 'late' as const, { ref: false })]);
-    if (code !== 0) this.unclean = `${code}: ${this.log.slice(-500)}`;
+    this.exitCode = await Promise.race([this.exited, delay(EXIT_WITHIN_MS, 'late' as const, { ref: false })]);
   }
 
   /** Kills it (SIGKILL), and waits until it is dead. */
