@@ -1,311 +1,121 @@
-import { randomUUID } from 'node:crypto';
-import * as net from 'node:net';
-import { Client, Connection, type WorkflowHandle } from '@temporalio/client';
-import { afterAll, beforeAll, expect, inject, test } from 'vitest';
-import { FollowUpClient, FollowUpFailedError } from '../../src/client/index.js';
-import {
-  FailureType,
-  projectBudgetWorkflowId,
-  type Delivered,
-  type FollowUpInput,
-  type FollowUpResult,
-} from '../../src/contract/index.js';
+import { once } from 'node:events';
+import { createServer, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { afterAll, expect, test } from 'vitest';
+import { FollowUpFailedError } from '../../src/client/index.js';
+import { FailureType } from '../../src/contract/index.js';
 import { createRandom } from '../../src/simulator/random.js';
-import { startCli, type CliProcess } from '../cli/run-cli.js';
-import { eventually } from '../support/eventually.js';
-import { drawAnswer, good, job } from '../support/hostile-answers.js';
-import {
-  startHostileService,
-  type HostileAnswer,
-  type HostileScript,
-  type HostileService,
-} from '../support/hostile-service.js';
-import { residentBytes } from '../support/process-memory.js';
+import { useStack } from '../support/project.js';
+import { FAST } from '../support/stack.js';
 
-/** Seeds that once failed. Each run tries them first. */
-const KEPT_SEEDS: readonly number[] = [];
-/** `SERVICE_FUZZ=5000 SERVICE_FUZZ_FROM=1 npx vitest run test/e2e/service-fuzz.long.test.ts` is the long form. */
-const COUNT = Number(process.env['SERVICE_FUZZ'] ?? 300);
+/** `SERVICE_FUZZ_FROM=1001 npx vitest run test/e2e/service-fuzz.long.test.ts` tries other seeds. */
 const FROM = Number(process.env['SERVICE_FUZZ_FROM'] ?? 1);
-const AT_ONCE = 75;
+const COUNT = 80;
+const AT_ONCE = 16;
 
-const LARGE_JOB_BYTES = 120_000;
-/** How much more memory the worker may need than with well-formed large jobs. */
-const MOST_MORE_BYTES = 64 * 1_048_576;
+/** Values that may be in any field of a job. They reach histories, search attributes and the Temporal UI. */
+const values = [
+  ...[7, true, null, [], {}, '', ' completed', 'COMPLETED', 'reviewing', 'active', 'failed', 'archived', 'a\u0000b'],
+  ...['\u001b[2J\u009b31m', '\ud800', '\u202ehttps://git.example', '`](javascript:x)', '<script>', 'state\nof\tplay'],
+  ...['漢'.repeat(255), `${'a'.repeat(254)}😀`, 'x'.repeat(255), 'x'.repeat(256), 'x'.repeat(100_000)],
+];
+const fields = ['id', 'status', 'source', 'model', 'prLink', 'createdAt', 'archivedAt', '__proto__', 'toJSON'];
+const bodies = ['', '{"id":"j","sta', '<html>', 'null', '[]', '"completed"', '{"error":"no"}', '['.repeat(60_000)];
+const statuses = [200, 200, 200, 200, 204, 302, 400, 401, 402, 404, 404, 408, 413, 422, 429, 500, 503, 999];
+/** After its head, an answer is whole or breaks off in its body, or a reset comes instead. */
+const manners = ['whole', 'whole', 'whole', 'half', 'reset'] as const;
 
-/** Runs in the worker and each of its threads, so that garbage does not count as memory. */
-const COLLECT_GARBAGE = `
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
-setFlagsFromString('--expose-gc');
-setInterval(runInNewContext('gc'), 1_000).unref();
-`;
+const job = (status: string, number: number) => ({ id: 'j', status, prLink: `https://git.example/pull/${number}` });
+type Answer = { status: number; body: string; manner: (typeof manners)[number] };
 
-const BEFORE = good(job('completed', 'https://git.example/pull/1'));
-const ACTIVE = good(job('active', null));
-const AFTER = good(job('completed', 'https://git.example/pull/2'));
+/** A job whose seed decides which requests get a hostile answer, how many of them, and which answer. */
+class HostileJob {
+  readonly posts: Answer[] = [];
+  readonly place: string;
+  readonly #hostile: Answer;
+  #left: number;
+  /** A job that never works does not show whether a message was taken. */
+  readonly #turns: object[];
 
-let service: HostileService;
-let elsewhere: net.Server;
-let visitors = 0;
-let worker: CliProcess;
-let connection: Connection;
-let client: Client;
-let followUps: FollowUpClient;
-const run = randomUUID().slice(0, 8);
+  constructor(seed: number) {
+    const random = createRandom(seed).fork('service fuzz');
+    const pick = <T>(items: readonly T[]): T => items[random.between(0, items.length - 1)]!;
+    const field = () => JSON.stringify({ [pick(fields)]: pick(values) }).slice(1, -1);
+    this.place = pick(['reads', 'messages', 'messages', 'polls']);
+    this.#left = pick([1, 2, 3, 1_000]);
+    this.#turns = pick([[job('active', 1), job('completed', 2)], [job('completed', 1)]]);
+    const hostile = `${JSON.stringify(job('completed', 3)).slice(0, -1)},${field()},${field()}}`;
+    const body = pick([hostile, hostile, hostile, pick(bodies)]);
+    this.#hostile = { status: pick(statuses), body, manner: pick(manners) };
+  }
 
-beforeAll(async () => {
-  service = await startHostileService();
-  elsewhere = net.createServer((socket) => {
-    visitors += 1;
-    socket.destroy();
-  });
-  await new Promise<void>((resolve) => elsewhere.listen(0, '127.0.0.1', resolve));
-  const taskQueue = `fuzz-${run}`;
-  worker = startCli(['worker', '--json'], {
-    env: {
-      TEMPORAL_ADDRESS: inject('temporalAddress'),
-      FOLLOW_UP_TASK_QUEUE: taskQueue,
-      AGENT_JOBS_BASE_URL: service.baseUrl,
-      AGENT_JOBS_API_KEY: 'key-for-tests-only',
-      AGENT_JOBS_GET_TIMEOUT: '700ms',
-      FOLLOW_UP_SEND_TIMEOUT: '3s',
-      FOLLOW_UP_DRAIN: '0s',
-      FOLLOW_UP_BUDGET_LIMIT: '10000',
-      FOLLOW_UP_BUDGET_WINDOW: '30s',
-      FOLLOW_UP_MARGIN: '0s',
-      FOLLOW_UP_STATUS_ADDRESS: '127.0.0.1:0',
-      FOLLOW_UP_LOG_LEVEL: 'warn',
-      NODE_OPTIONS: `--max-semi-space-size=2 --import=data:text/javascript,${encodeURIComponent(COLLECT_GARBAGE)}`,
-    },
-  });
-  await eventually('the worker is ready', () => worker.stdout().includes('\n'));
-  connection = await Connection.connect({ address: inject('temporalAddress') });
-  client = new Client({ connection });
-  followUps = new FollowUpClient({ client, taskQueue });
-});
-afterAll(async () => {
-  worker.kill('SIGTERM');
-  await worker.ended;
-  await connection.close();
-  await service.close();
-  await new Promise((resolve) => elsewhere.close(resolve));
-});
-
-type HistoryEvent = NonNullable<Awaited<ReturnType<WorkflowHandle['fetchHistory']>>['events']>[number];
-
-interface Case {
-  seed: number;
-  projectId: string;
-  script: HostileScript;
-  settings: Partial<FollowUpInput>;
+  answerTo(method = ''): Answer {
+    const place = method === 'POST' ? 'messages' : this.posts.length > 0 ? 'polls' : 'reads';
+    const usual = {
+      ...{ reads: () => job('completed', 1), messages: () => ({ id: 'j' }) },
+      polls: () => (this.#turns.length > 1 ? this.#turns.shift() : this.#turns[0]),
+    }[place];
+    const isStruck = place === this.place && this.#left-- > 0;
+    const answer = isStruck ? this.#hostile : { status: 200, body: JSON.stringify(usual()), manner: 'whole' as const };
+    if (method === 'POST') this.posts.push(answer);
+    return answer;
+  }
 }
 
-const FAST = { poll: { initialInterval: '400ms', maxInterval: '2s' }, settleTime: '1s', prLinkGrace: '0s' } as const;
-
-/** Draws where the service misbehaves, and how. Timeouts are short where it may do so for ever. */
-function drawCase(seed: number): Case {
-  const random = createRandom(seed).fork('service fuzz');
-  const address = elsewhere.address();
-  const location = `http://127.0.0.1:${typeof address === 'object' ? address?.port : 0}`;
-  const draw = (count: number) => {
-    const answers = Array.from({ length: count }, () => drawAnswer(random, location));
-    // Three 404 answers in a row end a follow-up.
-    return answers.length === 1 ? [...answers, ...answers, ...answers] : answers;
-  };
-  const usual: HostileScript = { baseline: [], posts: [], polls: [], before: BEFORE, after: [ACTIVE, AFTER] };
-  const place = random.next();
-  const shared = `fuzz-${run}-shared-${seed % 6}`;
-  if (place < 0.2) {
-    const settings = { budgetWaitTimeout: '15s', jobTimeout: '5s' };
-    return { seed, projectId: shared, script: { ...usual, baseline: draw(random.between(1, 2)) }, settings };
-  }
-  if (place < 0.3) {
-    const script = { ...usual, baseline: draw(random.between(1, 3)), isEndless: true };
-    return { seed, projectId: shared, script, settings: { budgetWaitTimeout: '4s', jobTimeout: '3s' } };
-  }
-  if (place < 0.65) {
-    // Whether a message without a certain answer was accepted.
-    const after = random.next() < 0.8 ? usual.after : [BEFORE];
-    const settings = { budgetWaitTimeout: '6s', jobTimeout: '10s' };
-    const posts = draw(random.between(1, 2)).slice(0, 2);
-    // A pause of the project must not hold up the others.
-    const projectId = posts.some(({ status }) => [401, 402, 403, 429].includes(status))
-      ? `fuzz-${run}-${seed}`
-      : shared;
-    return { seed, projectId, script: { ...usual, posts, after }, settings };
-  }
-  if (place < 0.9) {
-    const settings = { jobTimeout: '10s' };
-    return { seed, projectId: shared, script: { ...usual, polls: draw(random.between(1, 3)) }, settings };
-  }
-  const script = { ...usual, polls: draw(random.between(1, 3)), isEndless: true };
-  return { seed, projectId: shared, script, settings: { jobTimeout: '3s' } };
+function write(response: ServerResponse, { status, body, manner }: Answer): void {
+  if (manner === 'reset') return void response.socket?.resetAndDestroy();
+  const length = Buffer.byteLength(body) + (manner === 'half' ? 10 : 0);
+  const head = `HTTP/1.1 ${status} Hostile\r\nlocation: /elsewhere\r\nretry-after: 1\r\ncontent-length: ${length}\r\n\r\n`;
+  response.socket?.end(head + ([204, 304].includes(status) ? '' : body));
 }
 
-/** What the service knows about its messages, from its answers. */
-interface Truth {
-  taken: number;
-  /** Messages whose answer leaves open whether they were accepted, or that got none. */
-  open: number;
-  /** Messages whose answer has a head that a parser may reject. */
-  either: number;
-}
+const jobs = new Map<string, HostileJob>();
+const service = createServer((request, response) => {
+  const [, jobId = ''] = /\/job\/([^/]+)/.exec(request.url ?? '') ?? [];
+  request.resume().once('end', () => write(response, jobs.get(jobId)!.answerTo(request.method)));
+}).listen(0, '127.0.0.1');
+await once(service, 'listening');
+afterAll(() => service.close());
 
-function truthOf(posts: readonly HostileAnswer[]): Truth {
-  const truth: Truth = { taken: 0, open: 0, either: 0 };
-  for (const { status, manner, headers } of posts) {
-    if (manner === 'silent' || manner === 'reset') truth.open += 1;
-    else if (hasBrokenHead(headers)) truth.either += 1;
-    else if (status >= 200 && status < 300) truth.taken += 1;
-    else if (status < 400 || status >= 500 || [408, 409, 425].includes(status)) truth.open += 1;
-  }
-  return truth;
-}
+const AGENT_JOBS_BASE_URL = `http://127.0.0.1:${(service.address() as AddressInfo).port}`;
+const env = { AGENT_JOBS_BASE_URL, FOLLOW_UP_SEND_TIMEOUT: '3s', FOLLOW_UP_DRAIN: '0s', FOLLOW_UP_MARGIN: '0s' };
+// It also expects that no workflow task fails.
+const tested = useStack({ env, leaseMs: 4_000 });
 
-function hasBrokenHead(headers: HostileAnswer['headers']): boolean {
-  const lengths = headers.filter(([name]) => name === 'content-length');
-  return (
-    lengths.length > 1 ||
-    lengths.some(([, value]) => value === '-1') ||
-    headers.some(([name]) => name === 'upgrade' || name === 'x')
-  );
-}
-
-/** Runs one case. Returns every promise that was broken. */
-async function breaches({ seed, projectId, script, settings }: Case, ends: Map<string, number>): Promise<string[]> {
-  const jobId = `job-${seed}`;
-  service.setJob(jobId, script);
-  const handle = await followUps.start({ projectId, jobId, prompt: `seed ${seed}`, key: 'k', ...FAST, ...settings });
-  const end: unknown = await handle.result().catch((error: unknown) => error);
-  const posts = service.postsTo(jobId);
-  const { taken, open, either } = truthOf(posts);
-  const broken: string[] = [];
-  const promise = (kept: boolean, words: string) => {
-    const drawn = [...script.baseline, '|', ...script.posts, '|', ...script.polls].map((each) =>
-      typeof each === 'string' ? each : each.name,
-    );
-    if (!kept) broken.push(`seed ${seed}: ${words} (answers: ${drawn.join('; ')})`);
-  };
-  promise(taken + open <= 1, `${posts.length} messages, of which ${taken} were taken and ${open} may have been`);
-  if (end instanceof FollowUpFailedError) {
-    promise(Object.values<string>(FailureType).includes(end.type), `failed with ${end.type}`);
-    const truths: Record<Delivered, boolean> = {
-      yes: taken + open + either > 0,
-      no: taken + open === 0,
-      // Always allowed, because an answer may come too late on a busy machine.
-      unknown: posts.length > 0,
+test(`${COUNT} follow-ups to a service that answers anything end with a true result or a true failure`, async () => {
+  const ends = new Set<string>();
+  const shared = tested.newProject().id;
+  const one = async (seed: number): Promise<void> => {
+    const hostile = new HostileJob(seed);
+    jobs.set(`job-${seed}`, hostile);
+    // An answer to a message may pause its project.
+    const projectId = `${shared}${hostile.place === 'messages' ? `-${seed}` : ''}`;
+    const input = {
+      projectId,
+      jobId: `job-${seed}`,
+      prompt: 'x',
+      ...FAST,
+      budgetWaitTimeout: '60s',
+      jobTimeout: '15s',
     };
-    promise(
-      truths[end.delivered],
-      `${end.type} says delivered: ${end.delivered}; taken ${taken}, open ${open}, either ${either}`,
-    );
-    promise(!/(?![\t\n])\p{Cc}/u.test(`${end.message} ${String(end.details.serviceMessage)}`), 'control characters');
-    ends.set(end.type, (ends.get(end.type) ?? 0) + 1);
-  } else if (end instanceof Error) {
-    promise(false, `ended with ${end.name}: ${end.message}`);
-  } else {
-    const { status, delivery } = end as FollowUpResult;
-    promise(['completed', 'archived', 'failed'].includes(status), `ended with status ${status}`);
-    promise(
-      delivery === 'sent' ? taken + either > 0 : posts.length > 0,
-      `delivery ${delivery}; taken ${taken}, open ${open}, either ${either}`,
-    );
-    ends.set(delivery, (ends.get(delivery) ?? 0) + 1);
-  }
-  const history = await client.workflow.getHandle(handle.workflowId).fetchHistory();
-  promise(failedTasks(history).length === 0, `workflow tasks failed: ${failedTasks(history).join()}`);
-  return broken;
-}
-
-/**
- * `WorkflowTaskFailedCause` of the API: something arrived while the workflow decided to end, so the task is repeated.
- */
-const UNHANDLED_COMMAND = 1;
-
-/** Why workflow tasks failed. */
-function failedTasks({ events }: { events?: HistoryEvent[] | null }): string[] {
-  return (events ?? []).flatMap(({ workflowTaskFailedEventAttributes: failed }) =>
-    failed && Number(failed.cause) !== UNHANDLED_COMMAND ? [`${failed.cause} ${failed.failure?.message ?? ''}`] : [],
-  );
-}
-
-async function inTurns<T>(items: readonly T[], use: (item: T) => Promise<void>): Promise<void> {
-  const left = [...items];
-  const one = async (): Promise<void> => {
-    for (let item = left.shift(); item !== undefined; item = left.shift()) await use(item);
+    const end: unknown = await tested.stack.followUps.run(input).catch((error: unknown) => error);
+    const answers = hostile.posts.map(({ status, manner }) => (manner === 'reset' ? 0 : status));
+    const taken = answers.filter((status) => status >= 200 && status < 300).length;
+    const refused = answers.filter((status) => status >= 400 && status < 500 && status !== 408).length;
+    const { type, delivered } = end instanceof FollowUpFailedError ? end : { type: 'result', delivered: 'yes' };
+    const what = `seed ${seed}: ${type}, delivered: ${delivered}; answers to its messages: ${answers.join()}`;
+    if (end instanceof Error) expect(Object.values(FailureType), `${what}; ${end.message}`).toContain(type);
+    else expect(end, what).toMatchObject({ status: expect.stringMatching(/^(completed|archived|failed)$/) });
+    expect(answers.length - refused, what).toBe(delivered === 'no' ? 0 : 1);
+    if (end instanceof FollowUpFailedError && delivered === 'yes') expect(taken, what).toBe(1);
+    ends.add(type);
   };
-  await Promise.all(Array.from({ length: AT_ONCE }, one));
-}
-
-/** The most memory that the worker held while something was done. */
-async function mostMemoryDuring(work: () => Promise<void>): Promise<number> {
-  let most = 0;
-  const watch = setInterval(() => {
-    void residentBytes(worker.pid).then((bytes) => (most = Math.max(most, bytes ?? 0)));
-  }, 50);
-  try {
-    await work();
-  } finally {
-    clearInterval(watch);
-  }
-  return most;
-}
-
-test(`${COUNT} follow-ups to a service that answers anything end with a true result or a true failure, in bounded memory`, async () => {
-  const usual = await mostMemoryDuring(() =>
-    inTurns(
-      Array.from({ length: AT_ONCE }, (_, index) => index),
-      async (index) => {
-        const jobId = `usual-${index}`;
-        // Jobs almost as large as is accepted, because the memory that they need is allowed.
-        const before = good(job('completed', null, { notes: 'x'.repeat(LARGE_JOB_BYTES) }));
-        service.setJob(jobId, { baseline: [], posts: [], polls: [], before, after: [ACTIVE, before, AFTER] });
-        const result = await followUps.run({
-          projectId: `fuzz-${run}-shared-${index % 6}`,
-          jobId,
-          prompt: 'x',
-          ...FAST,
-        });
-        expect(result.status).toBe('completed');
-      },
-    ),
-  );
-
-  const ends = new Map<string, number>();
-  const broken: string[] = [];
-  const seeds = [...KEPT_SEEDS, ...Array.from({ length: COUNT }, (_, index) => FROM + index)];
-  const cases = seeds.map(drawCase);
-  // The longest cases go first: deliveries that stay unknown until the lease is over.
-  cases.sort((a, b) => b.script.posts.length - a.script.posts.length);
-  const hostile = await mostMemoryDuring(() =>
-    inTurns(cases, async (each) => void broken.push(...(await breaches(each, ends)))),
-  );
-  expect(broken).toEqual([]);
-  expect(visitors).toBe(0);
-  for (const projectId of new Set(cases.map((each) => each.projectId))) {
-    const handle = client.workflow.getHandle(projectBudgetWorkflowId(projectId));
-    const history = await handle.fetchHistory().catch(() => ({ events: [] }));
-    expect(failedTasks(history), `failed tasks of the budget of ${projectId}`).toEqual([]);
-  }
-  // On a busy machine, the SDK's core logs an error if a workflow task times out and is repeated.
-  const ownLines = worker
-    .stderr()
-    .split('\n')
-    .filter((line) => !line.includes('"sdkComponent":"core"'));
-  expect(ownLines.filter((line) => /"level":"(error|fatal)"/.test(line))).toEqual([]);
-  expect(worker.stderr()).not.toContain('makes no sense');
-  if (usual > 0) expect(hostile - usual).toBeLessThan(MOST_MORE_BYTES);
-  // The cases reach every kind of end.
-  for (const end of [
-    'sent',
-    'inferred',
-    'DeliveryUnknown',
-    'MessageRejected',
-    'BudgetWaitTimeout',
-    'JobTimeout',
-    'JobNotFound',
-  ]) {
-    expect(ends.get(end) ?? 0, end).toBeGreaterThan(0);
-  }
-}, 480_000);
+  const lane = async (index: number): Promise<void> => {
+    for (let seed = FROM + index; seed < FROM + COUNT; seed += AT_ONCE) await one(seed);
+  };
+  await Promise.all(Array.from({ length: AT_ONCE }, (_, index) => lane(index)));
+  // On a busy machine, the SDK's core logs an error if a workflow task times out.
+  expect(tested.stack.log()).not.toMatch(/^(?!.*"sdkComponent":"core").*"level":"(?:error|fatal)"/m);
+  const kinds = ['result', 'DeliveryUnknown', 'MessageRejected', 'BudgetWaitTimeout', 'JobTimeout', 'JobNotFound'];
+  expect([...ends]).toEqual(expect.arrayContaining(kinds));
+}, 900_000);
