@@ -1,132 +1,98 @@
-import { createServer } from 'node:net';
 import { once } from 'node:events';
+import { type AddressInfo, createServer } from 'node:net';
 import { Writable } from 'node:stream';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { ExitCode, Output } from '../../src/cli/cli.js';
 import { eventually } from '../support/eventually.js';
 import { openCli, runCli } from './run-cli.js';
 
-// Counts connections to where Temporal should be: bad input must be reported before anything is contacted.
-let connections = 0;
-const temporal = createServer((socket) => {
-  connections++;
-  socket.destroy();
-});
-const addressOf = (server: typeof temporal) => {
-  const address = server.address();
-  return `127.0.0.1:${typeof address === 'object' && address ? address.port : 0}`;
-};
-beforeAll(async () => {
-  await once(temporal.listen(0, '127.0.0.1'), 'listening');
-});
-afterAll(() => temporal.close());
+/** Nothing listens there: a command that contacts Temporal ends with exit code 5. */
+const AWAY = { TEMPORAL_ADDRESS: '127.0.0.1:1' };
+const ITEM = '{"projectId":"p","jobId":"j","prompt":"x"}\n';
 
-const SEND = ['send', 'p', 'j', '-p', 'x'];
-const BATCH = ['batch', 'run', '-', '--id', 'b'];
-const EVERY_SEND_OPTION = {
-  ...{ '-k': '?', '--lane': 'fast', '--on-unknown-delivery': 'guess', '--when-active': 'now' },
-  ...{ '--poll-initial-interval': '1ms', '--poll-max-interval': 'x', '--poll-backoff-coefficient': '11' },
-  ...{ '--settle-time': '2h', '--pr-link-grace': '2h', '--job-timeout': '0s', '--budget-wait-timeout': '-1s' },
-};
-const EVERY_BATCH_OPTION = { '--max-open': '0', '--canary': '1.5', '--max-failures': 'few', '--lane': 'fast' };
-const optionsOf = (options: object) => Object.entries(options).flat() as string[];
+const EVERY_SEND_OPTION = [
+  '-k ? --lane fast --on-unknown-delivery guess --when-active now --poll-initial-interval 1ms --poll-max-interval x',
+  '--poll-backoff-coefficient 11 --settle-time 2h --pr-link-grace 2h --job-timeout 0s --budget-wait-timeout -1s',
+].flatMap((options) => options.split(' '));
 
-test.each<[args: string[], ...said: (string | RegExp)[]]>([
-  [['sned'], 'sned', 'send'],
-  [['send', 'p'], 'job'],
-  [['send', 'p', 'j'], 'prompt: give it with --prompt, --prompt-file, or -'],
-  [[...SEND, '--colour', 'red'], '--colour'],
-  [['send', 'p', 'j', '-', '--prompt', 'x'], 'set the prompt once'],
-  [['send', 'p', 'j', '-f', '/nowhere/prompt.txt'], 'cannot read /nowhere/prompt.txt: ENOENT'],
+test.each<[args: string | string[], said: RegExp, stdin?: string | Buffer]>([
+  ['sned', /sned.*send/],
+  ['send p', /job/],
+  ['send p j', /prompt: give it with --prompt, --prompt-file, or -/],
+  ['send p j -p x --colour red', /--colour/],
+  ['send p j - --prompt x', /set the prompt once/],
+  ['send p j -f /nowhere/prompt.txt', /cannot read \/nowhere\/prompt.txt: ENOENT/],
   // The prompt is what is in the file.
-  [['send', 'p', 'j', '-f', '/dev/null'], 'prompt: must not be empty'],
+  ['send p j -f /dev/null', /prompt: must not be empty/],
+  ['send p j -', /prompt: stdin is not UTF-8/, Buffer.from([0x68, 0xff, 0xfe])],
+  ['send p j -', /262144 bytes of UTF-8: stdin is longer/, 'x'.repeat(262_145)],
   [
-    ['send', 'a b', '..', '-p', '', ...optionsOf(EVERY_SEND_OPTION)],
-    /projectId: .* jobId: .*".."/,
-    ...['prompt:', 'key:', 'lane:', 'onUnknownDelivery:', 'whenActive:', 'settleTime:', 'prLinkGrace:', 'jobTimeout:'],
-    ...['budgetWaitTimeout:', 'poll.initialInterval:', 'poll.maxInterval:', 'poll.backoffCoefficient:'],
+    ['send', 'a b', '..', '-p', '', ...EVERY_SEND_OPTION],
+    /projectId: .*jobId: .*prompt:.*lane:.*onUnknown.*whenActive:.*poll.initial.*poll.max.*poll.back.*settleTime:.*prLinkGrace:.*jobTimeout:.*budgetWait.*key:/,
   ],
-  [['status', 'something-else'], 'workflowId'],
-  [['list', '--state', "x' OR '1'='1", '--project', "p' OR '1'='1"], 'state:', 'project:'],
-  [['resolve', 'follow-up/p/j/k', 'perhaps'], 'word', 'perhaps'],
-  [['simulator', '--port', 'x', '--limit', '0', '--turn', '-1'], /port: .* 0.*limit: .* at least 1.*turn: must be/],
-  [['dev', '--port', 'x', '--ui-port', '0'], 'port:', 'ui-port:'],
+  ['status something-else', /workflowId/],
+  [['list', '--state', "x' OR '1'='1", '--project', "p' OR '1'='1"], /project:.*state:/],
+  ['resolve follow-up/p/j/k perhaps', /perhaps.*word/],
+  ['simulator --port x --limit 0 --turn -1', /port: .* 0.*limit: .* at least 1.*turn: must be/],
+  ['dev --port x --ui-port 0', /port:.*ui-port:/],
   // A port makes no sense beside a configured server.
-  [['dev', '--port', '17233'], 'port'],
-  [['batch', 'run', 'list.jsonl'], '--id'],
-  [['batch', 'run', '--id', 'b'], 'FILE', '--jobs'],
-  [['batch', 'run', '--jobs', '-', '--id', 'b'], 'projectId:', 'prompt:'],
-  [[...BATCH, '--prompt', 'x'], '--jobs'],
-  [['batch', 'run', '--jobs', '-', '--project', 'p', '--id', 'b', '--prompt', '-'], 'not both'],
+  ['dev --port 17233', /port/],
+  ['batch run list.jsonl', /--id/],
+  ['batch run --id b', /FILE.*--jobs/],
+  ['batch run --jobs - --id b', /projectId:.*prompt:/],
+  ['batch run - --id b --prompt x', /--jobs/],
+  ['batch run --jobs - --project p --id b --prompt -', /not both/],
   [
-    ['batch', 'run', '-', '--id', 'a b', ...optionsOf(EVERY_BATCH_OPTION)],
-    ...['id:', 'maxOpen:', 'canary:', 'maxFailures:', 'lane:'],
+    ['batch', 'run', '-', '--id', 'a b', ...'--max-open 0 --canary 1.5 --max-failures few --lane fast'.split(' ')],
+    /id:.*lane:.*maxOpen:.*canary:.*maxFailures:/,
   ],
-  [[...BATCH, '--poll-max-interval', '1s'], 'poll.maxInterval:'],
-  [['batch', 'status', 'a b'], 'id:'],
-  [['batch', 'retry', 'b', '--only', 'good'], 'good'],
-  [['budget', 'show', 'a b'], 'projectId'],
-  [['budget', 'set', 'p'], 'must set at least one of limit, window, reserve'],
-  [['budget', 'set', 'p', '--limit', '-1', '--window', 'x', '--reserve', '1.5'], 'limit:', 'window:', 'reserve:'],
+  ['batch run - --id b --poll-max-interval 1s', /poll.maxInterval:/],
+  [['batch', 'status', 'a b'], /id:/],
+  ['batch retry b --only good', /good/],
+  [['budget', 'show', 'a b'], /projectId/],
+  ['budget set p', /must set at least one of limit, window, reserve/],
+  ['budget set p --limit -1 --window x --reserve 1.5', /limit:.*window:.*reserve:/],
   [['budget', 'pause', 'p', '--for', 'ever', '--note', 'x'.repeat(201)], /for: .*ever.*note: must be at most 200/],
-  [['budget', 'resume', 'p', '--now'], '--now'],
-  [['budget', 'restore', '..'], 'projectId'],
+  ['budget resume p --now', /--now/],
+  ['budget restore ..', /projectId/],
   [
     ['schedule', 'create', 'n', '-', '--cron', '0 2 * *', '--time-zone', 'A/B'],
     /cron: must be minute.*timeZone: .*A\/B/,
   ],
-  [['schedule', 'create', 'n', '-', '--overlap', 'never'], /overlap: .*never/],
-  [['schedule', 'create', 'n', '-'], 'cron: cron or every is required'],
-  [['schedule', 'create', 'a/b', '-', '--every', '1h'], 'name: must be 1 to 128'],
-  [['schedule', 'create', 'n', '/nowhere/b.jsonl', '--every', '1h'], 'ENOENT'],
-])('%j ends with exit code 2 and one line before Temporal is contacted', async (args, ...said) => {
-  const stdin = '{"projectId":"p","jobId":"j","prompt":"x"}\n';
-  const { exitCode, stdout, stderr } = await runCli(args, { env: { TEMPORAL_ADDRESS: addressOf(temporal) }, stdin });
+  ['schedule create n - --overlap never', /overlap: .*never/],
+  ['schedule create n -', /cron: cron or every is required/],
+  ['schedule create a/b - --every 1h', /name: must be 1 to 128/],
+  ['schedule create n /nowhere/b.jsonl --every 1h', /ENOENT/],
+  ['schedule create n - --every 1h', /Usage: schedule: stdin: not JSON/, '{\n  "items": [],\n}\n'],
+])('%j ends with exit code 2 and one line before Temporal is contacted', async (args, said, stdin = ITEM) => {
+  const list = typeof args === 'string' ? args.split(' ') : args;
+  const { exitCode, stdout, stderr } = await runCli(list, { env: AWAY, stdin });
   expect({ exitCode, stdout }, stderr).toEqual({ exitCode: 2, stdout: '' });
-  for (const text of said) expect(stderr).toMatch(text);
+  expect(stderr).toMatch(said);
   expect(stderr.trim().split('\n')).toHaveLength(1);
-  expect(connections).toBe(0);
-});
-
-test.each<[what: string, args: string[], stdin: string | Buffer, said: string]>([
-  ['not UTF-8', ['send', 'p', 'j', '-'], Buffer.from([0x68, 0xff, 0xfe]), 'prompt: stdin is not UTF-8'],
-  ['above 256 KiB', ['send', 'p', 'j', '-'], 'x'.repeat(262_145), '262144 bytes of UTF-8: stdin is longer'],
-  [
-    'a document with a typo',
-    ['schedule', 'create', 'n', '-', '--every', '1h'],
-    '{\n  "items": [],\n}\n',
-    'Usage: schedule: stdin: not JSON',
-  ],
-  ['not an object', ['schedule', 'create', 'n', '-', '--every', '1h'], 'null', '1 of 1 line invalid'],
-])('an input from stdin that is %s ends with exit code 2', async (_what, args, stdin, said) => {
-  const { exitCode, stderr } = await runCli(args, { env: { TEMPORAL_ADDRESS: addressOf(temporal) }, stdin });
-  expect({ exitCode, stderr }).toEqual({ exitCode: 2, stderr: expect.stringContaining(said) });
 });
 
 test.each(['batch run - --id b', 'schedule create n - --every 1h'])(
   '%s names bad lines with their numbers',
   async (args) => {
-    const good = '{"projectId":"p","jobId":"j","prompt":"x"}\n';
-    const env = { TEMPORAL_ADDRESS: addressOf(temporal) };
-    const stdin = `${good}{"projectId":"p"}\n7\n${good}`;
-    const { exitCode, stdout, stderr } = await runCli([...args.split(' '), '--json'], { env, stdin });
+    const stdin = `${ITEM}{"projectId":"p"}\n7\n${ITEM}`;
+    const { exitCode, stdout, stderr } = await runCli([...args.split(' '), '--json'], { env: AWAY, stdin });
     expect(exitCode).toBe(2);
     expect(stderr).toMatch(
       /^error: InvalidInput: stdin: 3 of 4 lines .*\n {2}line 2: jobId: .*; prompt: .*\n {2}line 3: .*\n {2}line 4: .* as line 1 .*\n$/,
     );
     const issues = [{ line: 2, field: 'jobId' }, { line: 2 }, { line: 3 }, { line: 4 }];
-    expect(JSON.parse(stdout)).toMatchObject({
-      error: { type: 'InvalidInput', badLineCount: 3, delivered: 'no', issues },
-    });
+    const error = { type: 'InvalidInput', badLineCount: 3, delivered: 'no', issues };
+    expect(JSON.parse(stdout)).toMatchObject({ error });
   },
 );
 
-test.each<[args: string[], env: Record<string, string>, ...names: string[]]>([
-  [['list'], { TEMPORAL_ADDRESS: 'no port:here', FOLLOW_UP_TASK_QUEUE: '/_sys/x', FOLLOW_UP_BUDGET_LIMIT: '0' }],
-  [['list'], { TEMPORAL_CONFIG_FILE: '/nowhere/temporal.toml' }],
-  [['worker'], {}, 'AGENT_JOBS_BASE_URL', 'AGENT_JOBS_API_KEY'],
-])('%j with bad settings %j names each', async (args, env, ...names) => {
-  const { exitCode, stderr } = await runCli(args, { env });
+test.each<[command: string, env: Record<string, string>, ...names: string[]]>([
+  ['list', { TEMPORAL_ADDRESS: 'no port:here', FOLLOW_UP_TASK_QUEUE: '/_sys/x', FOLLOW_UP_BUDGET_LIMIT: '0' }],
+  ['list', { TEMPORAL_CONFIG_FILE: '/nowhere/temporal.toml' }],
+  ['worker', {}, 'AGENT_JOBS_BASE_URL', 'AGENT_JOBS_API_KEY'],
+])('%s with bad settings %j names each', async (command, env, ...names) => {
+  const { exitCode, stderr } = await runCli([command], { env });
   expect(exitCode).toBe(2);
   for (const name of [...names, ...Object.keys(env)]) expect(stderr).toContain(name);
 });
@@ -148,73 +114,59 @@ test('escape sequences in an argument do not reach the terminal', async () => {
   expect(stderr).not.toMatch(/[\u0000-\u0009\u000b-\u001f\u007f-\u009f]/);
 });
 
-test('the help of every command has an example, fits into 80 columns, and names every exit code', async () => {
-  const commands: string[] = [];
-  const readBelow = async (...group: string[]): Promise<void> => {
+test('the help of every command has an example, and fits into 80 columns; that of the program names every exit code', async () => {
+  const readBelow = async (...group: string[]): Promise<number> => {
     const { exitCode, stdout } = await runCli([...group, '--help']);
     expect(exitCode).toBe(0);
     expect(stdout.split('\n').filter((line) => line.length > 80)).toEqual([]);
-    const [, list] = stdout.split('\nCommands:\n');
-    const below = [...(list ?? '').matchAll(/^ {2}([a-z-]+)/gm)].flatMap(([, name = '']) =>
-      name === 'help' ? [] : name,
-    );
-    for (const name of below) await readBelow(...group, name);
-    if (below.length > 0) return;
-    expect(stdout).toMatch(new RegExp(`\n {2}\\$ [^]*follow-up ${group.join(' ')}`));
-    commands.push(group.join(' '));
+    const names = [...(stdout.split('\nCommands:\n')[1] ?? '').matchAll(/^ {2}(?!help)([a-z-]+)/gm)];
+    if (names.length === 0) expect(stdout).toMatch(new RegExp(`\n {2}\\$ [^]*follow-up ${group.join(' ')}`));
+    let count = names.length === 0 ? 1 : 0;
+    for (const [, name = ''] of names) count += await readBelow(...group, name);
+    return count;
   };
-  await readBelow();
-  expect(commands.length).toBeGreaterThan(27);
+  expect(await readBelow()).toBeGreaterThan(27);
   const { stdout } = await runCli(['--help']);
   for (const code of Object.values(ExitCode)) expect(stdout).toMatch(new RegExp(`^( {2}| .* {3})${code} {2,}\\w`, 'm'));
 });
 
-test.concurrent(
-  'without Temporal a command ends with exit code 5, and says nothing about starts and delivery',
-  async () => {
-    const env = { TEMPORAL_ADDRESS: '127.0.0.1:1' };
-    const commands = ['status follow-up/p/j/k', 'schedule list', 'budget set p --limit 5', 'budget show p --watch'];
-    const ended = await Promise.all(commands.map((command) => runCli(command.split(' '), { env })));
-    expect(ended.map(({ exitCode }) => exitCode)).toEqual(commands.map(() => 5));
-    for (const { stderr } of ended) {
-      expect(stderr).toMatch(
-        /^nothing listens at 127\.0\.0\.1:1; follow-up dev starts a server\nerror: TemporalUnreachable: /,
-      );
-      expect(stderr).not.toMatch(/--key|delivered/);
-    }
+test.concurrent.each(['status follow-up/p/j/k', 'schedule list', 'budget set p --limit 5', 'budget show p --watch'])(
+  'without Temporal, %s ends with exit code 5, and says nothing about starts and delivery',
+  async (command) => {
+    const { exitCode, stderr } = await runCli(command.split(' '), { env: AWAY });
+    expect(exitCode).toBe(5);
+    expect(stderr).toMatch(
+      /^nothing listens at 127\.0\.0\.1:1; follow-up dev starts a server\nerror: TemporalUnreachable: /,
+    );
+    expect(stderr).not.toMatch(/--key|delivered/);
   },
 );
 
 test.concurrent('a start without Temporal says how to come back', async () => {
-  const args = [...SEND, '-k', 'k', '--json'];
-  const { exitCode, stdout, stderr } = await runCli(args, { env: { TEMPORAL_ADDRESS: '127.0.0.1:1' } });
-  expect({ exitCode, stderr }).toEqual({
-    exitCode: 5,
-    stderr: expect.stringMatching(/^error: .*--key k returns to it/m),
-  });
+  const run = await runCli(['send', 'p', 'j', '-p', 'x', '-k', 'k', '--json'], { env: AWAY });
+  expect(run).toMatchObject({ exitCode: 5, stderr: expect.stringMatching(/^error: .*--key k returns to it/m) });
   const error = { type: 'TemporalUnreachable', delivered: 'unknown', workflowId: 'follow-up/p/j/k' };
-  expect(JSON.parse(stdout)).toMatchObject({ error });
+  expect(JSON.parse(run.stdout)).toMatchObject({ error });
 });
 
 describe('a Temporal server that accepts and never answers', { tags: 'long' }, () => {
   const silent = createServer(() => undefined);
-  beforeAll(() => once(silent.listen(0, '127.0.0.1'), 'listening'));
+  let env: Record<string, string>;
+  beforeAll(async () => {
+    await once(silent.listen(0, '127.0.0.1'), 'listening');
+    env = { TEMPORAL_ADDRESS: `127.0.0.1:${(silent.address() as AddressInfo).port}` };
+  });
   afterAll(() => silent.close());
 
-  test('is reported within seconds', async () => {
-    const startedMs = performance.now();
-    const { exitCode, stderr } = await runCli(['list'], { env: { TEMPORAL_ADDRESS: addressOf(silent) } });
-    expect({ exitCode, stderr }).toEqual({
-      exitCode: 5,
-      stderr: expect.stringContaining(`Temporal at ${addressOf(silent)} cannot`),
-    });
-    expect(performance.now() - startedMs).toBeLessThan(30_000);
+  test('is reported', async () => {
+    const stderr = expect.stringContaining(`Temporal at ${env['TEMPORAL_ADDRESS']} cannot`);
+    expect(await runCli(['list'], { env })).toMatchObject({ exitCode: 5, stderr });
   });
 
   test('does not keep a command from its end at the second Ctrl-C, at least a second after the first', async () => {
     // The start is tried until its deadline, whatever the signals.
     const connected = once(silent, 'connection');
-    const run = openCli([...SEND, '--json'], { env: { TEMPORAL_ADDRESS: addressOf(silent) } });
+    const run = openCli(['send', 'p', 'j', '-p', 'x', '--json'], { env });
     await connected;
     run.kill('SIGINT');
     run.kill('SIGINT');

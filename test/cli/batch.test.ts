@@ -15,6 +15,8 @@ const runArgs = (id: string, ...options: string[]) => ['batch', 'run', '-', '--i
 const run = (id: string, stdin: string, ...options: string[]) =>
   runCli(runArgs(id, ...options), { env: rig.env, stdin });
 
+const refused = (said: string | RegExp) => ({ exitCode: 2, stderr: expect.stringMatching(said) });
+
 /** A project whose budget is paused, so that nothing is sent. */
 async function pausedProject(): Promise<string> {
   const projectId = newId();
@@ -36,24 +38,24 @@ test('a list of jobs is sent once each, with ids that begin with - or _, and its
   expect(stderr.endsWith(`\nbatch ${id}: ended\n`), stderr).toBe(true);
   for (const jobId of ['-job', '_job']) expect(rig.stack.simulator.job(projectId, jobId)?.messages).toBe(1);
   const none = await batch('retry', `--json`, '--', id);
-  expect(none).toMatchObject({ exitCode: 2, stderr: expect.stringContaining('has no item to retry') });
-  const refused = await runCli(['budget', 'show', projectId], { env: rig.env });
-  expect(refused).toMatchObject({
-    exitCode: 2,
-    stderr: expect.stringContaining('put -- before an id that starts with -'),
-  });
+  expect(none).toMatchObject(refused('has no item to retry'));
+  const show = await runCli(['budget', 'show', projectId], { env: rig.env });
+  expect(show).toMatchObject(refused('put -- before an id that starts with -'));
 });
 
-test('--no-wait prints the ids; the same id finds the same batch, and refuses another one', async () => {
+test('--no-wait prints the ids; the same id finds the same batch, and refuses another one; cancel ends it', async () => {
   const [id, projectId] = [newId(), await pausedProject()];
   const stdin = line('a', 'x', projectId) + line('b', 'x', projectId);
-  const started = await askCli(runArgs(id, '--no-wait'), { env: rig.env, stdin });
-  const item = (index: number, jobId: string) => ({
+  const workflowId = `follow-up-batch/${id}`;
+  const preview = await askCli(runArgs(id, '--dry-run'), { env: rig.env, stdin });
+  const items = ['a', 'b'].map((jobId, index) => ({
     ...{ index, line: index + 1, projectId, jobId, workflowId: `follow-up/${projectId}/${jobId}/${id}:${index}` },
-  });
-  expect(started).toMatchObject({ exitCode: 0, stderr: `started follow-up-batch/${id}\n` });
-  const document = { batchId: id, workflowId: `follow-up-batch/${id}`, total: 2, items: [item(0, 'a'), item(1, 'b')] };
-  expect(started.document).toEqual({ ...document, alreadyStarted: false });
+  }));
+  expect(preview.document).toMatchObject({ batchId: id, total: 2, projects: [{ projectId, toSend: 2 }], items });
+  expect(await batch('status', id)).toMatchObject({ exitCode: 2 });
+  const started = await askCli(runArgs(id, '--no-wait'), { env: rig.env, stdin });
+  expect(started).toMatchObject({ exitCode: 0, stderr: `started ${workflowId}\n` });
+  expect(started.document).toEqual({ batchId: id, workflowId, total: 2, items, alreadyStarted: false });
   const again = await run(id, stdin, '--no-wait');
   expect(again).toMatchObject({
     exitCode: 0,
@@ -61,21 +63,27 @@ test('--no-wait prints the ids; the same id finds the same batch, and refuses an
     stderr: expect.stringContaining('was started before'),
   });
   for (const [other, ...options] of [[line('c')], [stdin, '--max-open', '7'], [stdin, '--canary', '1']] as const) {
-    const refused = await run(id, other, '--no-wait', ...options);
-    expect(refused).toMatchObject({ exitCode: 2, stderr: expect.stringMatching(`batch ${id} .*different input`) });
+    expect(await run(id, other, '--no-wait', ...options)).toMatchObject(refused(/batch \S+ .*different input/));
   }
-  const preview = await run(id, stdin, '--dry-run');
-  expect(preview.stdout).toContain('started  the id was used before, with this input');
+  expect((await run(id, stdin, '--dry-run')).stdout).toContain('started  the id was used before, with this input');
   expect(await ask('continue', id)).toMatchObject({ exitCode: 1, document: { error: { type: 'BatchNotHeld' } } });
-  expect(await batch('retry', id)).toMatchObject({ exitCode: 2, stderr: expect.stringContaining('is still running') });
+  expect(await batch('retry', id)).toMatchObject(refused('is still running'));
 
   const interrupted = openCli(runArgs(id, '--json'), { env: rig.env, stdin });
   await eventually('the progress is shown', () => interrupted.stderr().includes('0 of 2 done'));
   interrupted.kill('SIGINT');
   const end = await interrupted.ended;
   expect(end).toMatchObject({ exitCode: 130, stderr: expect.stringContaining(`follow-up batch status ${id}`) });
-  expect(JSON.parse(end.stdout)).toMatchObject({ error: { type: 'Interrupted', workflowId: `follow-up-batch/${id}` } });
-  await rig.stack.followUps.batch(id).cancel();
+  expect(JSON.parse(end.stdout)).toMatchObject({ error: { type: 'Interrupted', workflowId } });
+  expect(await batch('cancel', id)).toMatchObject({
+    exitCode: 0,
+    stdout: expect.stringContaining(`asked batch ${id}`),
+  });
+  const ended = await batch('status', id, '--watch');
+  expect(ended.exitCode).toBe(4);
+  expect(ended.stdout).toMatch(
+    /^\S+: 2 of 2 done: 2 without a result \(Cancelled 2\), cancelled\n {2}\S+ +Cancelled: .*: no\)$/m,
+  );
 });
 
 test('a list that does not fit into one payload is handed over in pieces, and continues where it broke off', async () => {
@@ -109,18 +117,14 @@ test('a batch is held after its canary, says so while it is waited for, and cont
   const running = openCli(runArgs(id, '--canary', '1', '--json'), { env: rig.env, stdin: line('one') + line('two') });
   const hint = `: the canary has ended: 1 of 2 items; follow-up batch continue ${id}, or follow-up batch cancel ${id}`;
   await eventually('it is held', () => running.stderr().includes(hint));
-  const shown = await batch('status', id);
-  expect(shown.stdout).toMatch(new RegExp(`^batch +${id}, held\nheld +since .*${hint}$`, 'm'));
+  expect((await batch('status', id)).stdout).toMatch(new RegExp(`^batch +${id}, held\nheld +since .*${hint}$`, 'm'));
   expect(delivered('two')).toBe(0);
   const hold = { name: 'canary', reason: expect.any(String) };
   expect((await ask('status', id)).document).toMatchObject({ canary: 1, waitingToStart: 1, hold });
   expect(await ask('continue', id)).toMatchObject({ exitCode: 0, document: { batchId: id, hold } });
   const { exitCode, stdout } = await running.ended;
-  expect({ exitCode, document: JSON.parse(stdout) }).toMatchObject({
-    exitCode: 0,
-    document: { total: 2, completed: 2 },
-  });
-  expect(await batch('continue', id)).toMatchObject({ exitCode: 2, stderr: expect.stringContaining('already ended') });
+  expect({ exitCode, ...JSON.parse(stdout) }).toMatchObject({ exitCode: 0, total: 2, completed: 2 });
+  expect(await batch('continue', id)).toMatchObject(refused('already ended'));
 });
 
 test('status shows counts, failures and items; retry sends what is asked for, and nothing that is still open', async () => {
@@ -129,56 +133,41 @@ test('status shows counts, failures and items; retry sends what is asked for, an
   await run(id, stdin, '--no-wait');
   const running = await eventually('three have ended', async () => {
     const { document } = await ask('status', id);
-    return (
-      document.open === 1 && document.errors === 1 && document.failed === 1 && document.completed === 1 && document
-    );
+    const { open, completed, errors, failed } = document;
+    return [open, completed, errors, failed].every((count) => count === 1) && document;
   });
   expect(running).toMatchObject({ batchId: id, total: 4, ended: false });
-  expect(running.items.map((row: { status: string }) => row.status)).toEqual([
-    'completed',
-    'pending',
-    'error',
-    'failed',
-  ]);
+  const states = running.items.map((row: { status: string }) => row.status);
+  expect(states).toEqual(['completed', 'pending', 'error', 'failed']);
   const { stdout } = await batch('status', id);
   expect(stdout).toMatch(/^items +3 of 4 done: 1 completed, 1 failed, 1 without a result \(JobNotFound 1\), 1 open/m);
-  expect(stdout).toMatch(
-    /\/missing-1\/\S+:2 +JobNotFound: .*\(delivered: no\)\n.*\/fail-1\/\S+:3 +the agent job failed$/m,
-  );
+  expect(stdout).toMatch(/\/missing-1\/\S+:2 +JobNotFound: .*: no\)\n.*\/fail-1\/\S+:3 +the agent job failed$/m);
 
   // Nobody knows whether a follow-up delivered its message if it was terminated before it settled.
   await rig.stack.client.workflow.getHandle(`follow-up/${held}/unknown/${id}:1`).terminate('for the test');
   const ended = await ask('status', id, '--watch');
   expect(ended).toMatchObject({ exitCode: 4, document: { completed: 1, failed: 1, errors: 2 } });
-  expect(ended.document.items).toEqual([
+  const none = { prLink: null, errorType: null, message: null };
+  const message = expect.any(String);
+  expect(ended.document.items).toMatchObject([
     {
-      ...{ index: 0, projectId: project, jobId: 'good', workflowId: `follow-up/${project}/good/${id}:0` },
-      ...{ status: 'completed', prLink: expect.stringContaining('/good/pull/') },
-      ...{ errorType: null, message: null, delivered: 'yes' },
+      ...{ ...none, index: 0, projectId: project, jobId: 'good', workflowId: `follow-up/${project}/good/${id}:0` },
+      ...{ status: 'completed', prLink: expect.stringContaining('/good/pull/'), delivered: 'yes' },
     },
-    expect.objectContaining({ status: 'error', errorType: 'Terminated', delivered: 'unknown', prLink: null }),
-    expect.objectContaining({
-      status: 'error',
-      errorType: 'JobNotFound',
-      delivered: 'no',
-      message: expect.any(String),
-    }),
-    expect.objectContaining({ status: 'failed', errorType: null, message: null, delivered: 'yes' }),
+    { status: 'error', errorType: 'Terminated', message, delivered: 'unknown', prLink: null },
+    { status: 'error', errorType: 'JobNotFound', message, delivered: 'no' },
+    { status: 'failed', errorType: null, message: null, delivered: 'yes' },
   ]);
   expect((await ask('status', id)).document.items).toEqual(ended.document.items);
 
-  const refused = await ask('retry', id, '--only', 'unknown', '--no-wait');
-  expect(refused).toMatchObject({ exitCode: 2, stderr: expect.stringContaining('--yes sends them again') });
+  expect(await ask('retry', id, '--only', 'unknown', '--no-wait')).toMatchObject(refused('--yes sends them again'));
   const unknown = await ask('retry', id, '--only', 'unknown', '--yes', '--no-wait');
-  expect(unknown).toMatchObject({
-    exitCode: 0,
-    document: { batchId: `${id}-retry-1`, retryOf: id, alreadyStarted: false },
-  });
-  onTestFinished(() => rig.stack.followUps.batch(`${id}-retry-1`).cancel());
-  expect((await ask('status', `${id}-retry-1`)).document.items).toMatchObject([
-    { jobId: 'unknown', status: 'pending' },
-  ]);
-  const failed = await ask('retry', `${id}-retry-1`);
+  const first = { batchId: `${id}-retry-1`, retryOf: id, alreadyStarted: false };
+  expect(unknown).toMatchObject({ exitCode: 0, document: first });
+  onTestFinished(() => rig.stack.followUps.batch(first.batchId).cancel());
+  const pending = [{ jobId: 'unknown', status: 'pending' }];
+  expect((await ask('status', first.batchId)).document.items).toMatchObject(pending);
+  const failed = await ask('retry', first.batchId);
   expect(failed).toMatchObject({ exitCode: 4, stderr: expect.stringContaining('1 skipped: still running') });
   expect(failed.document).toMatchObject({
     ...{ batchId: `${id}-retry-2`, retryOf: id, total: 2, failed: 1, errors: 1 },
@@ -187,44 +176,6 @@ test('status shows counts, failures and items; retry sends what is asked for, an
   expect([delivered('good'), delivered('fail-1')]).toEqual([1, 2]);
 });
 
-test('a cancelled batch ends with exit code 4', async () => {
-  const [id, projectId] = [newId(), await pausedProject()];
-  await run(id, line('a', 'x', projectId), '--no-wait');
-  expect(await batch('cancel', id)).toMatchObject({
-    ...{
-      exitCode: 0,
-      stdout: `asked batch ${id} to end; to watch it, run: follow-up batch status ${id} --watch\n`,
-    },
-  });
-  const ended = await batch('status', id, '--watch');
-  expect(ended.exitCode).toBe(4);
-  expect(ended.stdout).toMatch(
-    /^\S+: 1 of 1 done: 1 without a result \(Cancelled 1\), cancelled\n {2}\S+ +Cancelled: .*: no\)$/m,
-  );
-});
-
-test('--dry-run shows what would be sent, as text or JSON, and sends nothing', async () => {
-  const [id, projectId] = [newId(), newId()];
-  const stdin = line('a', 'x', projectId) + line('b', 'x', projectId);
-  const text = await run(id, stdin, '--dry-run');
-  expect(text.exitCode, text.stderr).toBe(0);
-  expect(text.stdout).toMatch(
-    new RegExp(
-      `${id}, 2 items; nothing is sent \\(--dry-run\\)\nproject +${projectId}: 2 to send, 100 of 100 slots in 1 h free`,
-    ),
-  );
-  const { document } = await askCli(runArgs(id, '--dry-run'), { env: rig.env, stdin });
-  expect(document).toMatchObject({
-    ...{ batchId: id, total: 2, alreadyStarted: false, projects: [{ projectId, toSend: 2, freeSlots: 100 }] },
-    items: [{ index: 0, line: 1, projectId, jobId: 'a', workflowId: `follow-up/${projectId}/a/${id}:0` }, {}],
-  });
-  expect(await batch('status', id)).toMatchObject({ exitCode: 2 });
-  const bad = await run(newId(), `${line('a')}{}\n`, '--dry-run');
-  expect(bad).toMatchObject({ exitCode: 2, stderr: expect.stringContaining('line 2: projectId:') });
-});
-
 test.each(['status', 'continue', 'retry', 'cancel'])('%s of an unknown batch ends with exit code 2', async (order) => {
-  expect(await batch(order, 'nobody')).toMatchObject({
-    ...{ exitCode: 2, stderr: expect.stringContaining('no batch has the id nobody') },
-  });
+  expect(await batch(order, 'nobody')).toMatchObject(refused('no batch has the id nobody'));
 });

@@ -4,13 +4,14 @@ import { describeBudgetUpdate, summariseBudgetUpdate } from '../../src/cli/budge
 import type { BudgetStatus } from '../../src/contract/index.js';
 import { eventually } from '../support/eventually.js';
 import { FAST } from '../support/stack.js';
-import { askCli, openCli, runCli, useStack } from './run-cli.js';
+import { askCli, openCli, runCli, timeless, useStack } from './run-cli.js';
 
 const rig = useStack();
 const newProject = () => `cli-budget-${randomUUID().slice(0, 8)}`;
 const budget = (...args: string[]) => runCli(['budget', ...args], { env: rig.env });
 const ask = (...args: string[]) => askCli(['budget', ...args], { env: rig.env });
 const terminate = (projectId: string) => rig.stack.client.workflow.getHandle(`project-budget/${projectId}`).terminate();
+const refused = (said: string) => ({ exitCode: 2, stderr: expect.stringContaining(said) });
 
 test('a budget is watched, set, paused and resumed; each order prints its status', async () => {
   const projectId = newProject();
@@ -18,10 +19,7 @@ test('a budget is watched, set, paused and resumed; each order prints its status
   await eventually('the watch has begun', () => watch.stdout().includes('"none"'));
   expect((await budget('show', projectId)).stdout).toContain(`project ${projectId} has no budget yet`);
   expect((await ask('show', projectId)).document).toMatchObject({ projectId, state: 'none', used: 0 });
-  expect(await ask('resume', projectId)).toMatchObject({
-    exitCode: 2,
-    document: { error: { type: 'BudgetNotFound' } },
-  });
+  expect(await budget('resume', projectId)).toMatchObject(refused('BudgetNotFound'));
 
   // An order that starts a budget takes these from the environment.
   const env = { ...rig.env, FOLLOW_UP_BUDGET_LIMIT: '3', FOLLOW_UP_BUDGET_WINDOW: '10s' };
@@ -29,83 +27,59 @@ test('a budget is watched, set, paused and resumed; each order prints its status
   expect(paused.exitCode, paused.stderr).toBe(0);
   expect(paused.stdout).toMatch(/^paused: by an operator since \S+ \S+, until (?:\S+ )?\S+ \S+ \(release freeze\)\n/);
   expect(paused.stdout).toContain('\n- slots: 0 of 3 used in 10 s\n');
-  expect((await budget('list')).stdout).toMatch(new RegExp(`^${projectId} +(-|0 of 3 in 10 s) +`, 'm'));
   const resumed = await ask('resume', projectId);
   expect(resumed).toMatchObject({ exitCode: 0, document: { projectId, state: 'running', limit: 3, windowMs: 10_000 } });
   expect(resumed.document).not.toHaveProperty('paused');
   const set = await ask('set', projectId, '--limit', '5', '--window', '60000', '--reserve', '2');
   expect(set.document).toMatchObject({ limit: 5, windowMs: 60_000, reserve: 2 });
-  const refused = await budget('set', projectId, '--reserve', '5');
-  expect(refused).toMatchObject({
-    exitCode: 2,
-    stderr: expect.stringContaining('must be below limit (limit 5, reserve 5)'),
-  });
+  const tooMuch = await budget('set', projectId, '--reserve', '5');
+  expect(tooMuch).toMatchObject(refused('must be below limit (limit 5, reserve 5)'));
   await eventually('the watch shows the change', () => watch.stdout().includes('"limit":5'));
   watch.kill('SIGTERM');
   const { exitCode, stdout, stderr } = await watch.ended;
   expect({ exitCode, stderr }).toEqual({ exitCode: 130, stderr: '' });
-  const documents = stdout
-    .trim()
-    .split('\n')
-    .map((line) => JSON.parse(line));
-  expect(documents[0]).toMatchObject({ projectId, state: 'none', used: 0 });
-  expect(documents.at(-1)).toMatchObject({ projectId, state: 'running', limit: 5, reserve: 2 });
+  const documents = stdout.trim().split('\n');
+  expect(JSON.parse(documents[0] ?? '')).toMatchObject({ projectId, state: 'none', used: 0 });
+  expect(JSON.parse(documents.at(-1) ?? '')).toMatchObject({ projectId, state: 'running', limit: 5, reserve: 2 });
 });
 
 test('take counts slots as used, all or none and once per key; restore --assume-full counts all as used', async () => {
   const projectId = newProject();
   await budget('set', projectId, '--limit', '5');
   const first = await ask('take', projectId, '--count', '3', '--key', 'bot');
-  expect(first).toMatchObject({
-    exitCode: 0,
-    stderr: 'key bot\n',
-    document: { projectId, key: 'bot', taken: true, count: 3 },
-  });
-  await budget('set', projectId, '--limit', '4');
+  const taken = { projectId, key: 'bot', taken: true, count: 3 };
+  expect(first).toMatchObject({ exitCode: 0, stderr: 'key bot\n', document: taken });
   expect((await ask('take', projectId, '--count', '3', '--key', 'bot')).document).toEqual(first.document);
   const none = await budget('take', projectId, '--count', '3');
   expect(none).toMatchObject({
     exitCode: 1,
     stdout: expect.stringMatching(/^did not take 3 slots .* are free, possible /),
   });
-  expect(await budget('take', projectId, '--count', '5')).toMatchObject({
-    ...{ exitCode: 2, stderr: expect.stringContaining('count: must be at most 4') },
-  });
-  expect(await budget('take', projectId, '--count', '2', '--key', 'bot')).toMatchObject({
-    ...{ exitCode: 2, stderr: expect.stringContaining('count: must be 3, which the key took') },
-  });
+  expect(await budget('take', projectId, '--count', '6')).toMatchObject(refused('count: must be at most 5'));
+  const other = await budget('take', projectId, '--count', '2', '--key', 'bot');
+  expect(other).toMatchObject(refused('count: must be 3, which the key took'));
   expect((await ask('audit', projectId)).documents).toMatchObject([{ workflowId: 'take/bot', outcome: 'taken' }]);
 
   await terminate(projectId);
   const full = await ask('restore', projectId, '--assume-full');
-  expect(full).toMatchObject({
-    exitCode: 0,
-    document: { projectId, settings: { limit: 4 }, stopped: { status: 'terminated' } },
-  });
-  const isFull = async () => (await budget('show', projectId)).stdout.includes('4 of 4 used in 1 h');
+  const restored = { projectId, settings: { limit: 5 }, stopped: { status: 'terminated' } };
+  expect(full).toMatchObject({ exitCode: 0, document: restored });
+  const isFull = async () => (await budget('show', projectId)).stdout.includes('5 of 5 used in 1 h');
   await eventually('every slot is used', isFull);
 });
 
 test('a send is shown and audited; a terminated budget accepts no orders until restore starts it again', async () => {
   const projectId = newProject();
   expect(await ask('audit', projectId)).toMatchObject({ exitCode: 0, documents: [] });
-  expect(await ask('restore', projectId)).toMatchObject({
-    exitCode: 2,
-    document: { error: { type: 'BudgetNotFound' } },
-  });
+  expect(await budget('restore', projectId)).toMatchObject(refused('BudgetNotFound'));
   await rig.stack.followUps.run({ projectId, jobId: 'job-1', prompt: 'Add tests.', key: 'k', ...FAST });
   expect((await budget('show', projectId)).stdout).toContain('- slots: 1 of 100 used in 1 h\n');
-  expect((await ask('show', projectId)).document).toMatchObject({ projectId, state: 'running', used: 1, limit: 100 });
   const workflowId = `follow-up/${projectId}/job-1/k`;
   expect((await ask('audit', projectId)).documents).toMatchObject([{ workflowId, sendNumber: 1, outcome: 'sent' }]);
   const [header, row] = (await budget('audit', projectId)).stdout.split('\n');
   expect(header).toMatch(/^granted +settled +outcome +send +job +workflow$/);
   expect(row).toMatch(/^\S+Z {2}\S+Z {2}sent +1 +job-1 +follow-up\//);
-  expect(row?.indexOf('follow-up/')).toBe(header?.indexOf('workflow'));
-  expect(await ask('restore', projectId)).toMatchObject({
-    exitCode: 2,
-    document: { error: { type: 'BudgetRunning' } },
-  });
+  expect(await budget('restore', projectId)).toMatchObject(refused('BudgetRunning'));
 
   await terminate(projectId);
   expect((await budget('show', projectId)).stdout).toMatch(/^STOPPED: .*"follow-up budget restore \S+"\n/);
@@ -113,28 +87,23 @@ test('a send is shown and audited; a terminated budget accepts no orders until r
   expect(ordered).toMatchObject({ exitCode: 1, document: { error: { type: 'BudgetStopped' } } });
   const restored = await budget('restore', projectId);
   expect(restored.exitCode, restored.stderr).toBe(0);
-  expect(restored.stdout).toMatch(
-    /^the budget of \S+ runs again; its last run ended .* \(terminated\)\nit first counts earlier sends, .*\nthe limit is 100 in 1 h, /,
-  );
+  expect(restored.stdout).toMatch(/^the budget of \S+ runs again; .* \(terminated\)\n.*\nthe limit is 100 in 1 h, /);
 });
 
-const now = new Date('2026-01-02T03:04:05Z');
-const soon = new Date(now.getTime() + 90_000).toISOString();
-const status: BudgetStatus = {
-  ...{ projectId: 'p', limit: 4, windowMs: 3_600_000, reserve: 1, used: 6, unsettled: 2 },
-  ...{ remembersSince: now.toISOString(), nextFreeSlotAt: soon },
-  paused: { reasons: ['operator', 'limited'], since: now.toISOString(), until: soon, note: 'freeze\u001b[2J' },
-  waiting: [
-    { workflowId: 'follow-up/p/a/k', lane: 'batch', position: 1, expectedAt: soon },
-    { workflowId: 'follow-up/p/b/k', lane: 'interactive', position: 2, refusal: { reason: 'payment', until: soon } },
-  ],
-  ...{ waitingTotal: 3, waitingInBatchLane: 0, waitingForJob: 1 },
-  lastSends: [{ workflowId: 'follow-up/p/c/k', sendNumber: 1, grantedAt: now.toISOString(), outcome: 'sent' }],
-};
-/** A text with its local times as `TIME`. */
-const timeless = (text: string) => text.replaceAll(/(\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d [+-]\d\d:\d\d/g, 'TIME');
-
 test('the text of a budget shows slots, pause, queue and sends, and in one line what changes', () => {
+  const now = new Date('2026-01-02T03:04:05Z');
+  const at = now.toISOString();
+  const soon = new Date(now.getTime() + 90_000).toISOString();
+  const status: BudgetStatus = {
+    ...{ projectId: 'p', limit: 4, windowMs: 3_600_000, reserve: 1, used: 6, unsettled: 2, remembersSince: at },
+    ...{ nextFreeSlotAt: soon, waitingTotal: 3, waitingInBatchLane: 0, waitingForJob: 1 },
+    paused: { reasons: ['operator', 'limited'], since: at, until: soon, note: 'freeze\u001b[2J' },
+    waiting: [
+      { workflowId: 'follow-up/p/a/k', lane: 'batch', position: 1, expectedAt: soon },
+      { workflowId: 'follow-up/p/b/k', lane: 'interactive', position: 2, refusal: { reason: 'payment', until: soon } },
+    ],
+    lastSends: [{ workflowId: 'follow-up/p/c/k', sendNumber: 1, grantedAt: at, outcome: 'sent' }],
+  };
   expect(timeless(describeBudgetUpdate('p', { state: 'running', status }, now))).toMatchInlineSnapshot(`
     "paused: by an operator, and the service refuses more messages (429) since TIME, until TIME (freeze)
 
@@ -154,10 +123,8 @@ test('the text of a budget shows slots, pause, queue and sends, and in one line 
 
     - TIME: delivered, follow-up/p/c/k"
   `);
-  expect(
-    timeless(summariseBudgetUpdate('p', { state: 'stopped', status, statusUnavailable: 'no worker' })),
-  ).toMatchInlineSnapshot(
+  const silent = { state: 'stopped', status, statusUnavailable: 'no worker' } as const;
+  expect(timeless(summariseBudgetUpdate('p', silent))).toMatchInlineSnapshot(
     `"STOPPED: nothing is sent until "follow-up budget restore p", no answer: no worker; last known:, 6 of 4 slots used, paused: by an operator, and the service refuses more messages (429) since TIME, until TIME (freeze), 2 being sent, 3 waiting, last send TIME sent follow-up/p/c/k"`,
   );
-  expect(summariseBudgetUpdate('p', { state: 'running', statusUnavailable: 'no worker' })).toBe('no answer: no worker');
 });

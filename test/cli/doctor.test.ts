@@ -84,21 +84,17 @@ test('the doctor names what is missing: the namespace, its search attributes, th
   });
 });
 
-test.each<[status: number, error: string, findings: object[]]>([
-  [
-    200,
-    'session expired',
-    [{ name: 'agent job service', message: expect.stringContaining('not an agent job: session') }],
-  ],
-  [401, 'no', [{ name: 'API key', message: expect.stringContaining('HTTP 401') }]],
-  [402, 'pay', [{ name: 'agent job service', message: expect.stringContaining('HTTP 402') }]],
+test.each<[status: number, error: string, finding?: object]>([
+  [200, 'expired', { name: 'agent job service', message: expect.stringContaining('not an agent job: expired') }],
+  [401, 'no', { name: 'API key', message: expect.stringContaining('HTTP 401') }],
+  [402, 'pay', { name: 'agent job service', message: expect.stringContaining('HTTP 402') }],
   // It does not know the job.
-  [404, 'not found', []],
-])('of a service that answers with %i %j the doctor says so', async (status, error, findings) => {
+  [404, 'not found'],
+])('of a service that answers with %i %j the doctor says so', async (status, error, finding) => {
   const peer = await startPeer({ onRequest: ({ socket }) => socket.end(answer(status, { error })) });
   onTestFinished(() => peer.close());
-  const found = await doctor({ AGENT_JOBS_BASE_URL: peer.url }, '--project', 'shop');
-  expect(found.findings).toMatchObject(findings.map((finding) => ({ subject: 'shop', ...finding })));
+  const { findings } = await doctor({ AGENT_JOBS_BASE_URL: peer.url }, '--project', 'shop');
+  expect(findings).toMatchObject(finding ? [{ subject: 'shop', ...finding }] : []);
 });
 
 test('what is paused, held, stopped, unattended or unreadable is a finding until it is mended', async () => {
@@ -116,18 +112,9 @@ test('what is paused, held, stopped, unattended or unreadable is a finding until
   const left = await elsewhere.start({ projectId: 'left', jobId: 'job', prompt: 'x' });
 
   const expected: Record<string, object> = {
-    frozen: {
-      ...{ name: 'budget', status: 'warning', since: expect.stringMatching(/^\d{4}-/) },
-      message: expect.stringMatching(
-        /project frozen is paused: by an operator .* \(release freeze\); waiting follow-ups: 1$/,
-      ),
-      fix: 'follow-up budget resume frozen',
-    },
+    frozen: { name: 'budget', message: expect.stringMatching(/\(release freeze\); waiting follow-ups: 1$/) },
     [unread.workflowId]: { name: 'follow-up', message: expect.stringMatching(/cannot read its job: .*50\d/) },
-    [batch.batchId]: {
-      ...{ name: 'batch', message: expect.stringContaining('is held (canary)') },
-      fix: expect.stringContaining(`follow-up batch continue ${batch.batchId}`),
-    },
+    [batch.batchId]: { name: 'batch', message: expect.stringContaining('is held (canary)') },
     [stopped.workflowId]: { name: 'budget', status: 'error', fix: 'follow-up budget restore ended' },
     [left.workflowId]: { status: 'error', fix: 'start a worker: FOLLOW_UP_TASK_QUEUE=nobody follow-up worker' },
   };
@@ -156,9 +143,9 @@ test('what is paused, held, stopped, unattended or unreadable is a finding until
 
 test('idle budgets are listed without being asked', async () => {
   const { client, namespace, taskQueue } = stack;
-  const queries: string[] = [];
+  let queries = 0;
   const countQueries: Interceptor = (options, nextCall) => {
-    if (options.method_definition.path.endsWith('/QueryWorkflow')) queries.push(options.method_definition.path);
+    if (options.method_definition.path.endsWith('/QueryWorkflow')) queries += 1;
     return new InterceptingCall(nextCall(options));
   };
   const settings = { limit: 100, windowMs: 3_600_000, reserve: 0, marginMs: 2_000 };
@@ -170,25 +157,20 @@ test('idle budgets are listed without being asked', async () => {
   onTestFinished(() => counted.close());
   const followUps = new FollowUpClient({ client: new Client({ connection: counted, namespace }), taskQueue });
   const listed = await eventually('all are listed', async () => {
-    queries.length = 0;
-    const budgets: ListedBudget[] = [];
-    for await (const budget of followUps.budgets()) budgets.push(budget);
-    const isListed = (id: string) => budgets.some(({ projectId }) => projectId === id);
-    return idle.every(isListed) ? budgets : undefined;
+    queries = 0;
+    const budgets = new Map<string, ListedBudget>();
+    for await (const budget of followUps.budgets()) budgets.set(budget.projectId, budget);
+    return idle.every((projectId) => budgets.has(projectId)) ? budgets : undefined;
   });
-  expect(queries).toHaveLength(listed.filter(({ status }) => status !== undefined).length);
-  expect(listed.find(({ projectId }) => projectId === 'careful')).toMatchObject({ status: { used: 2 } });
-  for (const { projectId, workflowId, ...rest } of listed.filter(({ projectId }) => idle.includes(projectId))) {
-    expect(rest, `${projectId} ${workflowId}`).toEqual({ isNeeded: false });
-  }
+  expect(queries).toBe([...listed.values()].filter(({ status }) => status !== undefined).length);
+  for (const id of idle)
+    expect(listed.get(id)).toEqual({ projectId: id, workflowId: `project-budget/${id}`, isNeeded: false });
   const { stdout } = await runCli(['budget', 'list'], { env });
   expect(stdout).toMatch(/^project +used +waiting +state\n/);
   expect(stdout).toMatch(/^idle-1 +- +- +idle$/m);
   expect(stdout).toMatch(/^careful +2 of 100 in 1 h +0 +sends: 98 of 100 slots are free$/m);
   const { documents } = await askCli(['budget', 'list'], { env });
-  const document = documents.find(({ projectId }) => projectId === 'careful');
-  expect(document).toMatchObject({ workflowId: 'project-budget/careful', limit: 100, used: 2, waitingTotal: 0 });
-  expect(document).not.toHaveProperty('lastSends');
+  expect(documents.find(({ projectId }) => projectId === 'careful')).toMatchObject({ limit: 100, used: 2 });
 });
 
 test('a data converter that cannot decode an answer is named, and nothing else fails', async () => {

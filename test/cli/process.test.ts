@@ -16,19 +16,14 @@ test('the executable reads stdin, writes data to stdout and everything else to s
   expect(bad).toMatchObject({ exitCode: 2, stderr: expect.stringMatching(/^error: InvalidInput: stdin: 1 of 1 line/) });
   expect(JSON.parse(bad.stdout)).toMatchObject({ error: { type: 'InvalidInput' } });
   expect(bad.stderr).not.toContain('    at ');
-});
-
-test('a checkout, which puts nothing on the PATH, says to run npx follow-up', async () => {
-  const { exitCode, stderr } = await startCli(['list'], { env: { TEMPORAL_ADDRESS: '127.0.0.1:1' } }).ended;
-  expect(exitCode).toBe(5);
-  expect(stderr).toMatch(/^nothing listens at 127\.0\.0\.1:1; npx follow-up dev starts a server$/m);
+  // A checkout puts nothing on the PATH.
+  const away = await startCli(['list'], { env: { TEMPORAL_ADDRESS: '127.0.0.1:1' } }).ended;
+  expect(away).toMatchObject({ exitCode: 5, stderr: expect.stringContaining('; npx follow-up dev starts a server\n') });
 });
 
 test('no proxy variable captures the connection to Temporal', async () => {
-  const proxies = Object.fromEntries(
-    ['grpc_proxy', 'https_proxy', 'http_proxy'].map((name) => [name, 'http://127.0.0.1:9']),
-  );
-  const env = { TEMPORAL_ADDRESS: inject('temporalAddress'), ...proxies };
+  const proxy = 'http://127.0.0.1:9';
+  const env = { TEMPORAL_ADDRESS: inject('temporalAddress'), grpc_proxy: proxy, https_proxy: proxy, http_proxy: proxy };
   expect(await startCli(['schedule', 'list'], { env }).ended).toMatchObject({ exitCode: 0 });
 });
 
@@ -52,11 +47,8 @@ test.skipIf(!existsSync('/dev/full'))(
     const noRoom = run(['--help'], ['ignore', full, 'pipe']);
     expect(noRoom.status).toBe(1);
     expect(noRoom.stderr).toMatch(/^error: Output: stdout cannot be written: ENOSPC.*\n$/);
-    const result = run(['list', '--json'], ['ignore', 'pipe', full]);
-    expect(JSON.parse(result.stdout)).toMatchObject({
-      error: { message: expect.stringContaining('TEMPORAL_CONFIG_FILE') },
-    });
-    expect(result.status).toBe(2);
+    const { status, stdout } = run(['list', '--json'], ['ignore', 'pipe', full]);
+    expect({ status, stdout }).toEqual({ status: 2, stdout: expect.stringContaining('TEMPORAL_CONFIG_FILE') });
     closeSync(full);
   },
 );

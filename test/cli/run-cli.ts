@@ -36,17 +36,13 @@ export interface CliProcess extends CliRun {
 export interface CliOptions {
   env?: Record<string, string>;
   stdin?: string | Buffer;
-  /** Only in this process: stdout is a terminal of this size. */
-  terminal?: { columns: number; rows: number };
 }
 
 /** The environment of a run. Of this process's, only PATH and HOME are kept. */
-const environment = (env: Record<string, string>) => ({
-  PATH: process.env['PATH'],
-  HOME: process.env['HOME'],
-  NO_COLOR: '1',
-  ...env,
-});
+function environment(env: Record<string, string>) {
+  const { PATH, HOME } = process.env;
+  return { PATH, HOME, NO_COLOR: '1', ...env };
+}
 
 /** Keeps what is written to it. */
 class Captured extends Writable {
@@ -59,9 +55,8 @@ class Captured extends Writable {
 }
 
 /** Runs a command in this process, against a captured terminal. A signal reaches it as Ctrl-C would. */
-export function openCli(args: readonly string[], { env = {}, stdin = '', terminal }: CliOptions = {}): CliRun {
+export function openCli(args: readonly string[], { env = {}, stdin = '' }: CliOptions = {}): CliRun {
   const [stdout, stderr] = [new Captured(), new Captured()];
-  if (terminal) Object.assign(stdout, { isTTY: true, ...terminal });
   const listeners = new Set<(signal: NodeJS.Signals) => void>();
   const ended = new Promise<CliResult>((resolve, reject) => {
     const end = (exitCode: number) => resolve({ exitCode, stdout: stdout.text, stderr: stderr.text });
@@ -100,6 +95,9 @@ export async function askCli(args: readonly string[], options?: CliOptions) {
   const documents = stdout.split('\n').flatMap((line) => (line === '' ? [] : JSON.parse(line)));
   return { exitCode, stderr, documents, document: documents[0] };
 }
+
+/** A text with its local times as `TIME`. */
+export const timeless = (text: string) => text.replaceAll(/(\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d [+-]\d\d:\d\d/g, 'TIME');
 
 /** A stack for the tests of a file, and the settings with which commands reach it. */
 export function useStack(): { stack: Stack; env: Record<string, string> } {
