@@ -48,16 +48,11 @@ test('two batches are the same, whatever the order and form of their fields, but
     { id: 'b', items, maxOpen: 50, defaults: { lane: 'batch' } },
     short(items.map(({ jobId }) => jobId)),
   ];
-  const others: StartBatchInput[] = [
-    { id: 'b', items: list(3, 11) },
-    { id: 'b', items: list(4) },
-    { id: 'b', items: items.toReversed() },
-    { id: 'b', items, defaults: { settleTime: '5s' } },
-    { id: 'b', items, maxOpen: 49 },
-    { id: 'b', items, canary: 1 },
-    { id: 'b', items, maxFailures: 1 },
-    { id: 'b', items: items.map((each) => ({ ...each, poll: { initialInterval: '1s' } })) },
-  ];
+  const others = [
+    ...[{ items: list(3, 11) }, { items: list(4) }, { items: items.toReversed() }],
+    ...[{ defaults: { settleTime: '5s' } }, { maxOpen: 49 }, { canary: 1 }, { maxFailures: 1 }],
+    { items: items.map((each) => ({ ...each, poll: { initialInterval: '1s' } })) },
+  ].map((change): StartBatchInput => ({ id: 'b', items, ...change }));
   expect(new Set(same.map(digest)).size).toBe(1);
   expect(new Set([...same, ...others].map(digest)).size).toBe(others.length + 1);
 });

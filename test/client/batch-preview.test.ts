@@ -26,28 +26,19 @@ test('a plan shows budgets and what waits, and sends, starts and creates nothing
   await client.workflow.getHandle(`project-budget/${stopped}`).terminate();
   const before = await followUps.budget(busy).status();
 
-  const items = [busy, paused, ending, stopped, fresh, fresh].map((projectId, index) =>
-    item(projectId, `job-${index}`),
-  );
+  const items = [busy, paused, ending, stopped, fresh, fresh].map((projectId, at) => item(projectId, `job-${at}`));
   const plannedMs = Date.now();
   const plan = await followUps.planBatch({ id, items });
   const usual = { toSend: 1, limit: 100, windowMs: HOUR_MS, freeSlots: 100, waiting: 0 };
-  const earliestEndAt = expect.any(String);
-  expect(plan).toEqual({
-    ...{ batchId: id, total: 6, alreadyStarted: false, inputDiffers: false },
-    projects: [
-      { ...usual, projectId: busy, limit: 1, freeSlots: 0, waiting: 1, earliestEndAt },
-      { ...usual, projectId: paused, blocked: { reasons: ['operator'], note: 'release freeze' } },
-      {
-        ...usual,
-        projectId: ending,
-        blocked: { reasons: ['operator'], until: pause?.until },
-        earliestEndAt: pause?.until,
-      },
-      { ...usual, projectId: stopped, limit: 10, freeSlots: 10, blocked: { reasons: ['budget-stopped'] } },
-      { ...usual, projectId: fresh, toSend: 2, earliestEndAt },
-    ],
-  });
+  const until = pause?.until;
+  const projects = [
+    { ...usual, projectId: busy, limit: 1, freeSlots: 0, waiting: 1, earliestEndAt: expect.any(String) },
+    { ...usual, projectId: paused, blocked: { reasons: ['operator'], note: 'release freeze' } },
+    { ...usual, projectId: ending, blocked: { reasons: ['operator'], until }, earliestEndAt: until },
+    { ...usual, projectId: stopped, limit: 10, freeSlots: 10, blocked: { reasons: ['budget-stopped'] } },
+    { ...usual, projectId: fresh, toSend: 2, earliestEndAt: expect.any(String) },
+  ];
+  expect(plan).toEqual({ batchId: id, total: 6, alreadyStarted: false, inputDiffers: false, projects });
   const endMs = (index: number) => Date.parse(plan.projects[index]?.earliestEndAt ?? '');
   // The only slot is free after an hour for the one that waits, and after another for the item.
   expect(endMs(0)).toBeGreaterThan(plannedMs + 2 * HOUR_MS - 600_000);
@@ -56,13 +47,9 @@ test('a plan shows budgets and what waits, and sends, starts and creates nothing
   expect(endMs(4)).toBeLessThanOrEqual(Date.now());
 
   await expect(followUps.batch(id).describe()).rejects.toMatchObject({ type: 'BatchNotFound' });
-  const newOne = followUps.handle(`follow-up/${fresh}/job-4/${id}:4`);
-  await expect(newOne.describe()).rejects.toMatchObject({ type: 'FollowUpNotFound' });
   expect(await followUps.budget(fresh).state()).toBe('none');
   expect(await followUps.budget(busy).status()).toEqual(before);
-  expect(simulator.ledger.filter(({ projectId }) => items.some((planned) => planned.projectId === projectId))).toEqual(
-    [],
-  );
+  expect(simulator.ledger.filter(({ projectId }) => projects.some((each) => each.projectId === projectId))).toEqual([]);
   await waiting.cancel();
 });
 

@@ -26,54 +26,51 @@ function joined(
   return joinPlace(status, workflowId, progress);
 }
 
-describe('a follow-up that waits in line', () => {
-  const pause = { until: at(9_000), note: 'why' };
-  const pausedBy = (...reasons: NonNullable<BudgetStatus['paused']>['reasons']) => ({
-    paused: { reasons, since: at(-1_000), ...pause },
-  });
-  const refusal = { reason: 'payment', until: at(300_000) } as const;
-  const was = { ...facts, state: 'blocked', waitReason: 'paused', pause: { by: 'operator' } } as const;
-  const asOf = at(-600_000);
-  const blocked = { ...facts, state: 'blocked', position: 2 };
+const pause = { until: at(9_000), note: 'why' };
+const pausedBy = (...reasons: NonNullable<BudgetStatus['paused']>['reasons']) => ({
+  paused: { reasons, since: at(-1_000), ...pause },
+});
+const refusal = { reason: 'payment', until: at(300_000) } as const;
+const was = { ...facts, state: 'blocked', waitReason: 'paused', pause: { by: 'operator' } } as const;
+const current = { ...facts, ...slot, position: 2, expectedSendAt: at(60_000) };
+const outdated = { ...told, asOf: at(-600_000) };
+const blocked = { ...facts, state: 'blocked', position: 2 };
+const byService = { by: 'service', ...pause };
 
-  test.each<[what: string, shown: object, expected: object]>([
-    ['shows its current place', joined(waiter), { ...facts, ...slot, position: 2, expectedSendAt: at(60_000) }],
-    ['has no expected time if the budget gives none', joined(first), { ...facts, ...slot, position: 2 }],
-    ['keeps what it was told while the budget is silent', joinPlace(undefined, workflowId, told), { ...told, asOf }],
-    ['keeps what it was told if the budget does not know it', joined(undefined), { ...told, asOf }],
-    [
-      'is blocked if its message alone is refused',
-      joined({ ...first, refusal }),
-      { ...blocked, waitReason: 'payment', pause: { by: 'service', until: refusal.until } },
-    ],
-    [
-      'is blocked if its budget is stopped',
-      joinPlace('stopped', workflowId, told),
-      { ...facts, state: 'blocked', waitReason: 'budget-stopped' },
-    ],
-    [
-      'is blocked by an operator',
-      joined(first, pausedBy('operator', 'limited')),
-      { ...blocked, waitReason: 'paused', pause: { by: 'operator', ...pause } },
-    ],
-    ...(['limited', 'credentials', 'payment'] as const).map((reason): [string, object, object] => [
-      ...([`is blocked by the service: ${reason}`, joined(first, pausedBy(reason))] as const),
-      { ...blocked, waitReason: reason, pause: { by: 'service', ...pause } },
-    ]),
-    ['is blocked while its budget counts', joined(first, { isCounting: true }), { ...blocked, waitReason: 'counting' }],
-    [
-      'is blocked no more after the pause',
-      joined(waiter, {}, was),
-      { ...facts, ...slot, position: 2, expectedSendAt: at(60_000) },
-    ],
-    [
-      'waits for its job while another has the turn',
-      joined({ workflowId, lane: 'batch' }),
-      { ...facts, state: 'waiting-for-job', waitReason: 'job-busy' },
-    ],
-  ])('%s', (_what, shown, expected) => {
-    expect(shown).toEqual(expected);
-  });
+test.each<[what: string, shown: object, expected: object]>([
+  ['shows its current place', joined(waiter), current],
+  ['has no expected time if the budget gives none', joined(first), { ...facts, ...slot, position: 2 }],
+  ['keeps what it was told while the budget is silent', joinPlace(undefined, workflowId, told), outdated],
+  ['keeps what it was told if the budget does not know it', joined(undefined), outdated],
+  [
+    'is blocked if its message alone is refused',
+    joined({ ...first, refusal }),
+    { ...blocked, waitReason: 'payment', pause: { by: 'service', until: refusal.until } },
+  ],
+  [
+    'is blocked if its budget is stopped',
+    joinPlace('stopped', workflowId, told),
+    { ...facts, state: 'blocked', waitReason: 'budget-stopped' },
+  ],
+  [
+    'is blocked by an operator',
+    joined(first, pausedBy('operator', 'limited')),
+    { ...blocked, waitReason: 'paused', pause: { by: 'operator', ...pause } },
+  ],
+  [
+    'is blocked by the service',
+    joined(first, pausedBy('limited')),
+    { ...blocked, waitReason: 'limited', pause: byService },
+  ],
+  ['is blocked while its budget counts', joined(first, { isCounting: true }), { ...blocked, waitReason: 'counting' }],
+  ['is blocked no more after the pause', joined(waiter, {}, was), current],
+  [
+    'waits for its job while another has the turn',
+    joined({ workflowId, lane: 'batch' }),
+    { ...facts, state: 'waiting-for-job', waitReason: 'job-busy' },
+  ],
+])('a follow-up in line %s', (_what, shown, expected) => {
+  expect(shown).toEqual(expected);
 });
 
 const reverse = ({ data, ...payload }: Payload): Payload => ({ ...payload, data: Buffer.from(data ?? []).reverse() });
@@ -125,7 +122,7 @@ describe('a follow-up that watches its job', () => {
     ['shows when the server starts the next attempt', polling, later, { ...known, nextPollAt: at(9_000) }],
     ['counts no polls before its send', early, watching(), { ...early, nextPollAt, job, jobSeenAt: at(-2_000) }],
     [
-      'ignores a heartbeat that cannot be read',
+      'ignores a heartbeat that it cannot read',
       polling,
       watching({}, defaultPayloadConverter.toPayload(seen)),
       polling,
@@ -135,20 +132,18 @@ describe('a follow-up that watches its job', () => {
   });
 });
 
+const message = 'it was stopped';
 test.each([
-  ['plain', { message: 'it was stopped' }],
-  [
-    'encoded',
-    { message: 'Encoded failure', encodedAttributes: encoded({ message: 'it was stopped', stack_trace: '' }) },
-  ],
+  ['plain', { message }],
+  ['encoded', { message: 'Encoded failure', encodedAttributes: encoded({ message, stack_trace: '' }) }],
 ])('an ask that is repeated shows its last error, which is %s, and when the next one is', async (_what, failure) => {
-  const blocked = { ...facts, state: 'blocked', waitReason: 'budget-silent' } as const;
+  const silent = { ...facts, state: 'blocked', waitReason: 'budget-silent' } as const;
   const asking = {
     ...{ activityType: { name: 'askForSlot' }, state: 1 },
     ...{ nextAttemptScheduleTime: instant(30_000), lastAttemptCompleteTime: instant(-30_000) },
     lastFailure: { ...failure, applicationFailureInfo: { type: 'budget-stopped' } },
   };
-  const lastError = { at: at(-30_000), message: 'it was stopped' };
-  const expected = { ...blocked, waitReason: 'budget-stopped', nextTryAt: at(30_000), lastError };
-  expect(await live(blocked, asking)).toEqual(expected);
+  const lastError = { at: at(-30_000), message };
+  const expected = { ...silent, waitReason: 'budget-stopped', nextTryAt: at(30_000), lastError };
+  expect(await live(silent, asking)).toEqual(expected);
 });

@@ -1,14 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { Client, Connection } from '@temporalio/client';
-import { msToTs } from '@temporalio/common/lib/time.js';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
-import {
-  type CreateScheduleInput,
-  FollowUpClient,
-  InvalidInputError,
-  type Schedules,
-  TemporalUnreachableError,
-} from '../../src/client/index.js';
+import { type CreateScheduleInput, FollowUpClient, type Schedules } from '../../src/client/index.js';
 import { batchItemKey, batchIdSchema, keySchema } from '../../src/contract/index.js';
 import { ensureSearchAttributes } from '../../src/temporal/search-attributes.js';
 import { eventually } from '../support/eventually.js';
@@ -72,24 +65,11 @@ describe('a client without a server', () => {
     [{ input: { ...input, maxOpne: 1 } }, 'input.maxOpne'],
     [{ input: { ...input, projectId: long(110), jobIds: ['j', long(110)] } }, 'input.jobIds.1.workflowId'],
     [{ cronn: 'x' }, 'cronn'],
-    [
-      { name: '', cron: 'x', timeZone: 'X', catchUpWindow: '2y', input: {} },
-      'name',
-      'cron',
-      'timeZone',
-      'catchUpWindow',
-      'input.items',
-    ],
+    [{ name: '', cron: 'x', timeZone: 'X', input: {} }, 'name', 'cron', 'timeZone', 'input.items'],
   ])('refuses %j before anything is sent', async (change, ...fields) => {
     const schedule = { name: 'nightly', cron: '0 2 * * *', input, ...change };
-    const error = await unreachable.create(schedule).catch((thrown: unknown) => thrown);
-    expect(error).toBeInstanceOf(InvalidInputError);
-    expect((error as InvalidInputError).issues.map(({ field }) => field)).toEqual(fields);
-  });
-
-  test('says that it cannot be reached', async () => {
-    await expect(unreachable.create({ name: 'x', every: '1h', input })).rejects.toThrow(TemporalUnreachableError);
-    await expect(unreachable.list().next()).rejects.toThrow(TemporalUnreachableError);
+    const issues = fields.map((field) => ({ field }));
+    await expect(unreachable.create(schedule)).rejects.toMatchObject({ name: 'InvalidInputError', issues });
   });
 });
 
@@ -135,9 +115,6 @@ test('every option is stored in Temporal; a pause shows its reason, and a resume
   expect(await schedules.describe(name)).toMatchObject({ paused: false, note: 'mine' });
   await schedules.pause(name, 'release freeze');
   expect(await schedules.describe(name)).toMatchObject({ paused: true, note: 'release freeze' });
-  await schedules.pause(name);
-  await schedules.resume(name);
-  expect(await schedules.describe(name)).toMatchObject({ paused: false, note: 'mine' });
 });
 
 test('schedules are listed; foreign schedules are neither listed nor changed, and missing ones are reported', async () => {
@@ -147,10 +124,10 @@ test('schedules are listed; foreign schedules are neither listed nor changed, an
     ...{ scheduleId, spec: { intervals: [{ every: '365d' }] } },
     action: { type: 'startWorkflow', workflowType: 'somethingElse', taskQueue: 'nobody', args: [] },
   });
-  const listed = await eventually('it is listed', async () => {
-    const names: string[] = [];
-    for await (const schedule of schedules.list()) names.push(schedule.name);
-    return names.includes(name) ? names : undefined;
+  const listed: string[] = [];
+  await eventually('it is listed', async () => {
+    for await (const schedule of schedules.list()) listed.push(schedule.name);
+    return listed.includes(name);
   });
   expect(listed).not.toContain(scheduleId);
   for (const order of ['describe', 'pause', 'resume', 'trigger', 'delete'] as const) {
@@ -175,43 +152,25 @@ test('each firing is its own batch, and even the longest name gives valid ids an
   }
 });
 
-test.each([
-  // 02:30 was at 00:30Z and at 01:30Z.
-  ['once in Berlin', 1, 'Europe/Berlin', '30 2 * * *', '2025-10-25T12:00Z'],
-  // 01:30 was at 05:30Z and at 06:30Z.
-  ['twice in New York', 2, 'America/New_York', '30 1 * * *', '2025-11-01T12:00Z'],
-  ['not at a time that is skipped', 0, 'Europe/Berlin', '30 2 * * *', '2025-03-29T12:00Z'],
-  ['not at a midnight that is skipped', 0, 'America/Santiago', '@daily', '2025-09-06T12:00Z'],
-])('when the clocks change, a schedule fires %s', async (_what, count, timeZone, cron, from) => {
-  const startMs = Date.parse(from);
-  const request = { namespace: 'default', scheduleId: await create('clock', { paused: true, cron, timeZone }) };
-  const span = { startTime: msToTs(startMs), endTime: msToTs(startMs + 24 * HOUR_MS) };
-  const { startTime } = await connection.workflowService.listScheduleMatchingTimes({ ...request, ...span });
-  expect(startTime).toHaveLength(count);
-});
-
 test('a trigger obeys the overlap policy, also of a paused schedule; a deleted one leaves its batch running', async () => {
   const name = await create('skip', { paused: true });
   await schedules.trigger(name);
   await eventually('one has fired', async () => (await schedules.describe(name)).runningBatchIds.length === 1);
   await schedules.trigger(name);
-  await eventually('one has fired, one is skipped', async () => {
-    const { counts } = await schedules.describe(name);
-    return counts.fired === 1 && counts.skipped === 1;
-  });
+  const counts = async () => (await schedules.describe(name)).counts;
+  await expect.poll(counts).toMatchObject({ fired: 1, skipped: 1 });
   const [first = ''] = await firingIds(name);
   await client.workflow.getHandle(`follow-up-batch/${first}`).terminate('its time is over');
   await eventually('nothing runs', async () => (await schedules.describe(name)).runningBatchIds.length === 0);
   // Temporal may take two that come at once for one.
   await Promise.all([schedules.trigger(name), schedules.trigger(name)]);
-  const [second] = await eventually('it has fired again', async () => {
-    const { runningBatchIds } = await schedules.describe(name);
-    return runningBatchIds.length > 0 ? runningBatchIds : undefined;
-  });
+  const second = await eventually(
+    'it has fired again',
+    async () => (await schedules.describe(name)).runningBatchIds[0],
+  );
   await schedules.delete(name);
   await expect(schedules.delete(name)).rejects.toMatchObject({ type: 'ScheduleNotFound' });
-  await expect(client.workflow.getHandle(`follow-up-batch/${second}`).describe()).resolves.toMatchObject({
-    status: { name: 'RUNNING' },
-  });
+  const { status } = await client.workflow.getHandle(`follow-up-batch/${second}`).describe();
+  expect(status.name).toBe('RUNNING');
   await schedules.create({ name, every: '365d', input });
 });

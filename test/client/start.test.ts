@@ -1,12 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { Client, Connection } from '@temporalio/client';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
-import {
-  FollowUpClient,
-  InvalidInputError,
-  parseStartInput,
-  TemporalUnreachableError,
-} from '../../src/client/index.js';
+import { FollowUpClient, InvalidInputError, parseStartInput } from '../../src/client/index.js';
 import { listQuery } from '../../src/client/list.js';
 import { SearchAttribute } from '../../src/contract/index.js';
 import { ensureSearchAttributes } from '../../src/temporal/search-attributes.js';
@@ -27,10 +22,7 @@ beforeAll(async () => {
 afterAll(() => connection.close());
 
 const input = (jobId: string, key?: string) => ({
-  projectId: project,
-  jobId,
-  prompt: 'Add tests.',
-  ...(key && { key }),
+  ...{ projectId: project, jobId, prompt: 'Add tests.', ...(key && { key }) },
 });
 
 test('start gives the workflow its id, task queue, search attributes and summary', async () => {
@@ -51,9 +43,8 @@ test('a batch whose start was called off is not started', async () => {
 });
 
 test('starts without a key are follow-ups of their own; of ten with one key, one starts it, and it stays used', async () => {
-  const [one, two] = [await followUps.start(input('job-2')), await followUps.start(input('job-2'))];
-  expect(one.workflowId).not.toBe(two.workflowId);
-  expect([one.alreadyStarted, two.alreadyStarted]).toEqual([false, false]);
+  for (const _ of ['one', 'another'])
+    expect(await followUps.start(input('job-2'))).toMatchObject({ alreadyStarted: false });
   const starts = await Promise.all(Array.from({ length: 10 }, () => followUps.start(input('job-3', 'race'))));
   expect(starts.filter(({ alreadyStarted }) => !alreadyStarted)).toHaveLength(1);
   expect(starts.filter(({ inputDiffers }) => inputDiffers === true)).toEqual([]);
@@ -71,11 +62,9 @@ test('a start with a used key says whether the input differs in meaning', async 
 
 test('invalid input is refused with every bad field named, and counts as not delivered', async () => {
   const bad = { projectId: 'a b', jobId: '..', prompt: '', key: 'a/b' };
-  const error = await followUps.start(bad).catch((thrown: unknown) => thrown);
-  expect(error).toBeInstanceOf(InvalidInputError);
-  const { issues, delivered } = error as InvalidInputError;
-  expect(new Set(issues.map(({ field }) => field))).toEqual(new Set(['projectId', 'jobId', 'prompt', 'key']));
-  expect(delivered).toBe('no');
+  const issues = ['projectId', 'jobId', 'prompt', 'key'].map((field) => ({ field }));
+  const refusal = { name: 'InvalidInputError', issues, delivered: 'no' };
+  await expect(followUps.start(bad)).rejects.toMatchObject(refusal);
   for (const id of ['project-budget/p', 'follow-up/p/../k'])
     expect(() => followUps.handle(id)).toThrow(InvalidInputError);
   expect(() => followUps.budget('a b')).toThrow(InvalidInputError);
@@ -106,15 +95,6 @@ test('a list query contains only checked values', () => {
     ...[{ project: "p' OR '1'='1" }, { state: 'sleeping' as 'polling' }],
   ];
   for (const filter of bad) expect(() => listQuery(filter), JSON.stringify(filter)).toThrow(InvalidInputError);
-});
-
-test('an unreachable server is reported with its address and the id of the follow-up', async () => {
-  const nowhere = Connection.lazy({ address: '127.0.0.1:1', interceptors: [] });
-  const away = new FollowUpClient({ client: new Client({ connection: nowhere }) });
-  const error = await away.start(input('job-6', 'k')).catch((thrown: unknown) => thrown);
-  await nowhere.close();
-  expect(error).toBeInstanceOf(TemporalUnreachableError);
-  expect(error).toMatchObject({ address: '127.0.0.1:1', workflowId: `follow-up/${project}/job-6/k` });
 });
 
 test('a missing namespace is reported, and one without the search attributes with the command that adds them', async () => {
