@@ -2,7 +2,7 @@ import { fileURLToPath } from 'node:url';
 import { expect, test } from 'vitest';
 import { parse } from 'yaml';
 import { z } from 'zod';
-import { alerts, dashboardJson, dashboardQueries, repositoryText } from './support.js';
+import { alerts, dashboardQueries, repositoryText } from './support.js';
 
 const documented = new Set(
   [...repositoryText('docs/reference/metrics.md').matchAll(/^\| `(\w+)` +\| (?:gauge|counter|histogram) /gm)].map(
@@ -10,16 +10,8 @@ const documented = new Set(
   ),
 );
 
-const casesSchema = z.object({
-  tests: z.array(
-    z.object({
-      name: z.string(),
-      alert_rule_test: z.array(
-        z.object({ alertname: z.string(), eval_time: z.string(), exp_alerts: z.array(z.unknown()) }),
-      ),
-    }),
-  ),
-});
+const step = z.object({ alertname: z.string(), exp_alerts: z.array(z.unknown()) });
+const casesSchema = z.object({ tests: z.array(z.object({ alert_rule_test: z.array(step) })) });
 
 test('every alert has a severity, says what is wrong, and links to its own section of a page', () => {
   expect(alerts.length).toBeGreaterThan(10);
@@ -68,7 +60,6 @@ test('the PrometheusRule has the alerts: "npx vitest run test/deploy -u" writes 
   ].join('\n');
   const path = '../../deploy/kubernetes/components/monitoring/prometheus-rule.yaml';
   await expect(rule).toMatchFileSnapshot(fileURLToPath(new URL(path, import.meta.url)));
-  expect((parse(rule) as { spec: unknown }).spec).toEqual(parse(repositoryText('deploy/prometheus/alerts.yaml')));
 });
 
 /** The names of the metrics in PromQL. The series of a histogram count as the histogram. */
@@ -81,27 +72,4 @@ test('alerts and the dashboard use only metrics that the reference lists', () =>
   const used = [...alerts.map(({ expr }) => expr), ...dashboardQueries()].flatMap(metricsIn);
   expect(new Set(used).size).toBeGreaterThan(25);
   expect([...new Set(used)].filter((name) => !documented.has(name))).toEqual([]);
-});
-
-test('the panels of the dashboard have a title and a description, and do not overlap', () => {
-  const { panels } = z
-    .object({
-      panels: z.array(
-        z.object({
-          id: z.number(),
-          type: z.string(),
-          title: z.string().min(1),
-          description: z.string().optional(),
-          gridPos: z.object({ x: z.number(), y: z.number(), w: z.number(), h: z.number() }),
-        }),
-      ),
-    })
-    .parse(JSON.parse(dashboardJson));
-  expect(new Set(panels.map(({ id }) => id)).size).toBe(panels.length);
-  for (const { type, title, description } of panels) if (type !== 'row') expect(description, title).toMatch(/\.$/);
-  const cells = panels.flatMap(({ gridPos: { x, y, w, h } }) => {
-    expect(x + w).toBeLessThanOrEqual(24);
-    return Array.from({ length: w * h }, (_, index) => `${x + (index % w)},${y + Math.floor(index / w)}`);
-  });
-  expect(new Set(cells).size).toBe(cells.length);
 });

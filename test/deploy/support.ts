@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { parse, parseAllDocuments } from 'yaml';
+import { parse } from 'yaml';
 import { z } from 'zod';
 
 /** The path of a file of the repository. */
@@ -8,6 +8,11 @@ export const repositoryPath = (path: string): string => fileURLToPath(new URL(`.
 
 /** The text of a file of the repository. */
 export const repositoryText = (path: string): string => readFileSync(repositoryPath(path), 'utf8');
+
+const { name, version } = JSON.parse(repositoryText('package.json')) as { name: string; version: string };
+
+/** The image of this version. */
+export const imageName = `${name}:${version}`;
 
 /** One service of docker-compose.yml: the fields that tests use. Compose's own loader checks the file. */
 export interface ComposeService {
@@ -68,14 +73,6 @@ export const dockerStages: DockerStage[] = repositoryText('deploy/Dockerfile')
 export const lastInstruction = (stage: DockerStage | undefined, name: string): string | undefined =>
   stage?.instructions.findLast((each) => each.name === name)?.text;
 
-/** The sources and the target of a COPY. `from` is its source stage. */
-export function parseCopy(text: string): { from: string | undefined; sources: string[]; target: string } {
-  const words = text.split(/\s+/);
-  const paths = words.filter((word) => !word.startsWith('--'));
-  const from = words.find((word) => word.startsWith('--from='))?.slice('--from='.length);
-  return { from, sources: paths.slice(0, -1), target: paths.at(-1) ?? '.' };
-}
-
 /** The names of all settings that a worker reads, in its configuration and in Temporal's own library. */
 export const knownSettings = new Set(
   ['src/config', 'node_modules/@temporalio/envconfig/lib'].flatMap((folder) =>
@@ -120,15 +117,3 @@ export function dashboardQueries(): string[] {
   const queries = [...ofPanels, ...ofVariables];
   return queries.map((text) => text.replaceAll('$__rate_interval', '1m').replaceAll('$project', 'demo'));
 }
-
-/** A manifest of Kubernetes. Its own schema checks it. */
-export interface Manifest {
-  kind: string;
-  metadata: { name: string };
-  spec?: unknown;
-  data?: Record<string, string>;
-}
-
-/** The documents of rendered manifests. */
-export const parseManifests = (text: string): Manifest[] =>
-  parseAllDocuments(text).map((document) => document.toJS() as Manifest);

@@ -11,7 +11,7 @@ const workflows = join(repository, '.github', 'workflows');
 
 describeWith(await findMissing(['actionlint']))('actionlint', () => {
   test.each(readdirSync(workflows))('finds nothing wrong in %s', async (name) => {
-    const actionlint = await resolveGoTool('actionlint', process.env);
+    const actionlint = await resolveGoTool('actionlint');
     const { stdout } = await run(actionlint, ['-no-color', join(workflows, name)]);
     expect(stdout).toBe('');
   });

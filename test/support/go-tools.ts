@@ -4,24 +4,15 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { z } from 'zod';
-import type { Environment } from '../../src/config/index.js';
 import { cacheDirectory, fetchOnce } from '../../src/dev-server/cache.js';
-import type { OnProgress } from '../../src/dev-server/index.js';
 import { childEnvironment } from '../../src/dev-server/process.js';
-import { findOnPath, isExecutable } from './programs.js';
+import { findOnPath, isExecutable, say } from './programs.js';
 
 /** A Go module, with its checksum in Go's checksum database. */
 export interface GoModule {
   path: string;
   version: string;
   sum: string;
-}
-
-/** A program of a Go module. */
-interface GoTool {
-  module: GoModule;
-  /** The path of its package in the module, or of a file that is built against the module. */
-  command: string;
 }
 
 const BUILD_TIMEOUT_MS = 1_800_000;
@@ -32,47 +23,51 @@ export function goModule(line: string): GoModule {
   return { path, version, sum };
 }
 
-const modules = {
-  actionlint: goModule('github.com/rhysd/actionlint v1.7.12 h1:vQ4GeJN86C0QH+gTUQcs8McmK62OLT3kmakPMtEWYnY='),
-  prometheus: goModule('github.com/prometheus/prometheus v0.305.0 h1:UO/LsM32/E9yBDtvQj8tN+WwhbyWKR10lO35vmFLx0U='),
-  kubeconform: goModule('github.com/yannh/kubeconform v0.7.0 h1:ZFfniR8VChrWQxaxTUGnNrxw8RIDkjVBrjdhXSamwjw='),
-  kustomize: goModule('sigs.k8s.io/kustomize/kustomize/v5 v5.7.1 h1:sYJsarwy/SDJfjjLMUqwFDGPwzUtMOQ1i1Ed49+XSbw='),
-  compose: goModule('github.com/compose-spec/compose-go/v2 v2.16.2 h1:pTp1DqQwJzFd85GzlWsSszKA1ABrV/ySqsClujIcWA8='),
-};
-
-/** The programs that check what is in `deploy` and in `.github`. Prometheus has the version in docker-compose.yml. */
+/**
+ * The programs that check what is in `deploy` and in `.github`: the path of a package in its module, or of a file that
+ * is built against the module. Prometheus has the version in docker-compose.yml.
+ */
 const goTools = {
-  actionlint: { module: modules.actionlint, command: './cmd/actionlint' },
-  promtool: { module: modules.prometheus, command: './cmd/promtool' },
-  kubeconform: { module: modules.kubeconform, command: './cmd/kubeconform' },
-  kustomize: { module: modules.kustomize, command: '.' },
+  actionlint: {
+    module: goModule('github.com/rhysd/actionlint v1.7.12 h1:vQ4GeJN86C0QH+gTUQcs8McmK62OLT3kmakPMtEWYnY='),
+    command: './cmd/actionlint',
+  },
+  promtool: {
+    module: goModule('github.com/prometheus/prometheus v0.305.0 h1:UO/LsM32/E9yBDtvQj8tN+WwhbyWKR10lO35vmFLx0U='),
+    command: './cmd/promtool',
+  },
+  kubeconform: {
+    module: goModule('github.com/yannh/kubeconform v0.7.0 h1:ZFfniR8VChrWQxaxTUGnNrxw8RIDkjVBrjdhXSamwjw='),
+    command: './cmd/kubeconform',
+  },
+  kustomize: {
+    module: goModule('sigs.k8s.io/kustomize/kustomize/v5 v5.7.1 h1:sYJsarwy/SDJfjjLMUqwFDGPwzUtMOQ1i1Ed49+XSbw='),
+    command: '.',
+  },
   // Compose's own library. Its command does not insert the environment.
   'compose-loader': {
-    module: modules.compose,
+    module: goModule('github.com/compose-spec/compose-go/v2 v2.16.2 h1:pTp1DqQwJzFd85GzlWsSszKA1ABrV/ySqsClujIcWA8='),
     command: fileURLToPath(new URL('../deploy/compose-loader.go', import.meta.url)),
   },
-} as const satisfies Record<string, GoTool>;
-
-export type GoToolName = keyof typeof goTools;
+};
 
 /** Finds a program on PATH or in the cache, or builds it with Go, which takes some minutes once. */
-export async function resolveGoTool(name: GoToolName, env: Environment, onProgress?: OnProgress): Promise<string> {
-  const found = await findOnPath(name, env);
+export async function resolveGoTool(name: keyof typeof goTools): Promise<string> {
+  const found = await findOnPath(name, process.env);
   if (found !== undefined) return found;
   const { module, command } = goTools[name];
-  const cache = cacheDirectory(env);
+  const cache = cacheDirectory(process.env);
   const executable = join(cache, `${name}-${module.version}`, name);
   return fetchOnce({
     cacheDirectory: cache,
     name: `${name}-${module.version}`,
     lookUp: async () => ((await isExecutable(executable)) ? executable : undefined),
-    onProgress,
+    onProgress: say,
     fetch: async (temporaryDirectory) => {
-      onProgress?.(`${name}: building ${module.version} with Go, once; this takes some minutes`);
+      say(`${name}: building ${module.version} with Go, once; this takes some minutes`);
       const built = join(temporaryDirectory, name);
       // The build runs in the module itself, because `go install` refuses a module that replaces others.
-      const cwd = await downloadGoModule(module, env);
-      await runGo(['build', '-o', built, command], { env, cwd });
+      await runGo(['build', '-o', built, command], await downloadGoModule(module));
       await mkdir(dirname(executable), { recursive: true });
       await rename(built, executable);
       return executable;
@@ -85,20 +80,15 @@ export async function resolveGoTool(name: GoToolName, env: Environment, onProgre
  *
  * @throws Error if Go is missing, or if the module's checksum differs from the pinned one
  */
-export async function downloadGoModule({ path, version, sum }: GoModule, env: Environment): Promise<string> {
-  const printed = await runGo(['mod', 'download', '-json', `${path}@${version}`], { env, cwd: cacheDirectory(env) });
+export async function downloadGoModule({ path, version, sum }: GoModule): Promise<string> {
+  const printed = await runGo(['mod', 'download', '-json', `${path}@${version}`], cacheDirectory(process.env));
   const { Dir, Sum } = z.object({ Dir: z.string(), Sum: z.string() }).parse(JSON.parse(printed));
   if (Sum !== sum) throw new Error(`${path}@${version} has checksum ${Sum}, but ${sum} is pinned`);
   return Dir;
 }
 
-/**
- * Runs `go` to its end.
- *
- * @returns what it prints
- * @throws Error with its output
- */
-export async function runGo(args: readonly string[], { env, cwd }: { env: Environment; cwd: string }): Promise<string> {
-  const options = { env: childEnvironment(env), cwd, timeout: BUILD_TIMEOUT_MS };
+/** Runs `go` to its end, and returns what it prints. */
+export async function runGo(args: readonly string[], cwd: string, env: NodeJS.ProcessEnv = {}): Promise<string> {
+  const options = { env: { ...childEnvironment(process.env), ...env }, cwd, timeout: BUILD_TIMEOUT_MS };
   return (await promisify(execFile)('go', args, options)).stdout;
 }

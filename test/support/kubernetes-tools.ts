@@ -1,11 +1,10 @@
-import { mkdir, readFile, rename, stat, writeFile } from 'node:fs/promises';
+import { existsSync } from 'node:fs';
+import { mkdir, readFile, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { parse } from 'yaml';
-import type { Environment } from '../../src/config/index.js';
 import { cacheDirectory, fetchOnce } from '../../src/dev-server/cache.js';
-import type { OnProgress } from '../../src/dev-server/index.js';
 import { downloadGoModule, type GoModule, goModule, resolveGoTool } from './go-tools.js';
-import { findOnPath } from './programs.js';
+import { findOnPath, say } from './programs.js';
 
 const KUBERNETES = goModule('k8s.io/kubernetes v1.36.3 h1:qDQdoMiluAE2Eab6Fa52YV+WjiGz9mZFFoagEA6cI+o=');
 const KEDA = goModule('github.com/kedacore/keda/v2 v2.21.0 h1:R6z2HZvstK4RLUMxroNACzBj74xGxt3kG59b5Xc+Xps=');
@@ -34,35 +33,30 @@ export interface KubernetesTools {
 }
 
 /** Finds the programs, and makes the schemas from the modules of Kubernetes, KEDA and the Prometheus Operator, once. */
-export async function resolveKubernetesTools(env: Environment, onProgress?: OnProgress): Promise<KubernetesTools> {
-  const kubectl = await findOnPath('kubectl', env);
+export async function resolveKubernetesTools(): Promise<KubernetesTools> {
+  const kubectl = await findOnPath('kubectl', process.env);
   return {
-    kustomize:
-      kubectl === undefined ? [await resolveGoTool('kustomize', env, onProgress), 'build'] : [kubectl, 'kustomize'],
-    kubeconform: await resolveGoTool('kubeconform', env, onProgress),
-    schemaLocation: join(await resolveSchemas(env, onProgress), '{{.ResourceKind}}{{.KindSuffix}}.json'),
+    kustomize: kubectl === undefined ? [await resolveGoTool('kustomize'), 'build'] : [kubectl, 'kustomize'],
+    kubeconform: await resolveGoTool('kubeconform'),
+    schemaLocation: join(await resolveSchemas(), '{{.ResourceKind}}{{.KindSuffix}}.json'),
   };
 }
 
-function resolveSchemas(env: Environment, onProgress: OnProgress | undefined): Promise<string> {
-  const cache = cacheDirectory(env);
+function resolveSchemas(): Promise<string> {
+  const cache = cacheDirectory(process.env);
   const name = `kubernetes-schemas-${KUBERNETES.version}-${KEDA.version}-${PROMETHEUS_OPERATOR.version}`;
   const directory = join(cache, name);
   return fetchOnce({
     cacheDirectory: cache,
     name,
-    lookUp: () =>
-      stat(directory).then(
-        () => directory,
-        () => undefined,
-      ),
-    onProgress,
+    lookUp: async () => (existsSync(directory) ? directory : undefined),
+    onProgress: say,
     fetch: async (temporaryDirectory) => {
-      onProgress?.(`Kubernetes: making schemas of ${KUBERNETES.version} from Go modules, once`);
+      say(`Kubernetes: making schemas of ${KUBERNETES.version} from Go modules, once`);
       const made = join(temporaryDirectory, 'schemas');
       await mkdir(made);
-      for (const schema of [...(await kubernetesSchemas(env)), ...(await customSchemas(env))]) {
-        await writeFile(join(made, `${schema.file}.json`), JSON.stringify(strict(schema.content)));
+      for (const { file, content } of [...(await kubernetesSchemas()), ...(await customSchemas())]) {
+        await writeFile(join(made, `${file}.json`), JSON.stringify(strict(content)));
       }
       await rename(made, directory);
       return directory;
@@ -80,8 +74,8 @@ interface Definition {
   'x-kubernetes-group-version-kind'?: { group: string; version: string; kind: string }[];
 }
 
-async function kubernetesSchemas(env: Environment): Promise<NamedSchema[]> {
-  const directory = await downloadGoModule(KUBERNETES, env);
+async function kubernetesSchemas(): Promise<NamedSchema[]> {
+  const directory = await downloadGoModule(KUBERNETES);
   const text = await readFile(join(directory, 'api/openapi-spec/swagger.json'), 'utf8');
   const { definitions } = JSON.parse(text) as { definitions: Record<string, Definition> };
   return Object.entries(definitions).flatMap(([id, definition]) =>
@@ -108,10 +102,10 @@ function reachableFrom(id: string, definitions: Record<string, Definition>): Rec
   return found;
 }
 
-async function customSchemas(env: Environment): Promise<NamedSchema[]> {
+async function customSchemas(): Promise<NamedSchema[]> {
   const schemas: NamedSchema[] = [];
   for (const [module, path] of CUSTOM_RESOURCES) {
-    const text = await readFile(join(await downloadGoModule(module, env), path), 'utf8');
+    const text = await readFile(join(await downloadGoModule(module), path), 'utf8');
     type Versions = { name: string; schema: { openAPIV3Schema: object } }[];
     const { spec } = parse(text) as { spec: { group: string; names: { kind: string }; versions: Versions } };
     for (const { name, schema } of spec.versions) {

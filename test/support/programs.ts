@@ -4,6 +4,9 @@ import { delimiter, join } from 'node:path';
 import type { Environment } from '../../src/config/index.js';
 import { findFreePort } from '../../src/ports.js';
 
+/** Reports progress on stderr. */
+export const say = (message: string): void => void process.stderr.write(`${message}\n`);
+
 /** Absolute path of the first executable file of that name on PATH, or `undefined`. */
 export async function findOnPath(name: string, env: Environment): Promise<string | undefined> {
   for (const directory of (env['PATH'] ?? '').split(delimiter).filter(Boolean)) {

@@ -1,11 +1,9 @@
 import { chmod, cp, mkdir, readdir, rename, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { Environment } from '../../src/config/index.js';
 import { cacheDirectory, fetchOnce } from '../../src/dev-server/cache.js';
-import type { OnProgress } from '../../src/dev-server/index.js';
 import { downloadGoModule, runGo } from './go-tools.js';
 import { GO_SERVER_MODULE } from './pins.js';
-import { isExecutable } from './programs.js';
+import { isExecutable, say } from './programs.js';
 
 /** Which of the pinned servers. docker-compose.yml runs the newest. */
 export type ServerAge = 'newest' | 'oldest';
@@ -24,44 +22,28 @@ export interface TemporalServerBinaries {
 }
 
 /** Finds the server in the cache, or builds it with Go, which takes some minutes once. */
-export async function resolveTemporalServer(
-  age: ServerAge,
-  env: Environment,
-  onProgress?: OnProgress,
-): Promise<TemporalServerBinaries> {
-  const cache = cacheDirectory(env);
+export async function resolveTemporalServer(age: ServerAge): Promise<TemporalServerBinaries> {
+  const cache = cacheDirectory(process.env);
   const name = `temporal-server-${GO_SERVER_MODULE[age].version}`;
   const directory = join(cache, name);
   const files = { server: join(directory, 'server'), sqlTool: join(directory, 'sql') };
   const lookUp = async () =>
     (await isExecutable(files.server)) && (await isExecutable(files.sqlTool)) ? directory : undefined;
   if ((await lookUp()) === undefined) {
-    await fetchOnce({
-      cacheDirectory: cache,
-      name,
-      lookUp,
-      onProgress,
-      fetch: (temporaryDirectory) => build(age, temporaryDirectory, directory, env, onProgress),
-    });
+    const fetch = (temporaryDirectory: string) => build(age, temporaryDirectory, directory);
+    await fetchOnce({ cacheDirectory: cache, name, lookUp, onProgress: say, fetch });
   }
   return { ...files, schemaDirectory: join(directory, 'schema') };
 }
 
-async function build(
-  age: ServerAge,
-  temporaryDirectory: string,
-  directory: string,
-  env: Environment,
-  onProgress: OnProgress | undefined,
-): Promise<string> {
-  const { version, sum } = GO_SERVER_MODULE[age];
-  onProgress?.(`Temporal server: building ${version} with Go, once; this takes some minutes`);
+async function build(age: ServerAge, temporaryDirectory: string, directory: string): Promise<string> {
+  const module = { path: GO_SERVER_MODULE.path, ...GO_SERVER_MODULE[age] };
+  say(`Temporal server: building ${module.version} with Go, once; this takes some minutes`);
   const bundle = join(temporaryDirectory, 'bundle');
   await mkdir(bundle);
-  const module = { path: GO_SERVER_MODULE.path, version, sum };
-  const moduleDirectory = await downloadGoModule(module, env);
-  const commands = ['/cmd/server', '/cmd/tools/sql'].map((path) => `${module.path}${path}@${version}`);
-  await runGo(['install', ...commands], { env: { ...env, GOBIN: bundle }, cwd: temporaryDirectory });
+  const moduleDirectory = await downloadGoModule(module);
+  const commands = ['/cmd/server', '/cmd/tools/sql'].map((path) => `${module.path}${path}@${module.version}`);
+  await runGo(['install', ...commands], temporaryDirectory, { GOBIN: bundle });
   await cp(join(moduleDirectory, 'schema/postgresql/v12'), join(bundle, 'schema'), { recursive: true });
   await makeWritable(join(bundle, 'schema'));
   await rename(bundle, directory);

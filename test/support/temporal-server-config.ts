@@ -20,7 +20,7 @@ const WRITES = ['CreateWorkflowExecution', 'UpdateWorkflowExecution', 'AppendHis
  */
 export function temporalServerConfig(
   ports: TemporalServerPorts,
-  options: { dynamicConfigPath: string; faults: number; logLevel: string; historyShards: number },
+  options: { dynamicConfigPath: string; faults: number },
 ): unknown {
   const sql = (databaseName: string, maxConns: number) => ({
     ...{ pluginName: 'postgres12', databaseName, user: 'temporal', password: 'temporal' },
@@ -30,11 +30,11 @@ export function temporalServerConfig(
   const rpc = (grpcPort: number, membershipPort: number) => ({ grpcPort, membershipPort, bindOnLocalHost: true });
   const noArchival = { state: 'disabled', enableRead: false };
   return {
-    log: { stdout: true, level: options.logLevel },
+    log: { stdout: true, level: 'warn' },
     persistence: {
       defaultStore: 'postgres-default',
       visibilityStore: 'postgres-visibility',
-      numHistoryShards: options.historyShards,
+      numHistoryShards: 4,
       datastores: {
         'postgres-default': {
           sql: sql('temporal', 20),
@@ -73,11 +73,6 @@ export function temporalServerConfig(
     namespaceDefaults: { archival: { history: { state: 'disabled' }, visibility: { state: 'disabled' } } },
     dynamicConfigClient: { filepath: options.dynamicConfigPath, pollInterval: '10s' },
   };
-}
-
-/** Dynamic configuration with one value for each key, for every namespace. */
-export function dynamicConfig(values: Readonly<Record<string, unknown>>): Record<string, unknown> {
-  return Object.fromEntries(Object.entries(values).map(([key, value]) => [key, [{ value, constraints: {} }]]));
 }
 
 function faultInjection(rate: number): unknown {
