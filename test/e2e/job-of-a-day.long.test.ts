@@ -26,7 +26,7 @@ describeWith(missing)('a job that takes a day', () => {
     const stack = await startStack({
       address: environment.address,
       env: { FOLLOW_UP_WATCHES: '0' },
-      interceptors: { activity: [withoutList] },
+      worker: { interceptors: { activity: [withoutList] } },
     });
     onTestFinished(() => stack.stop());
     const job = { projectId: 'demo', jobId: 'job' };

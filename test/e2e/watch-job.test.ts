@@ -2,12 +2,11 @@ import { describe, expect, inject, onTestFinished, test } from 'vitest';
 import type { StartInput } from '../../src/client/index.js';
 import { eventually } from '../support/eventually.js';
 import { useStack } from '../support/project.js';
-import { startStack } from '../support/stack.js';
+import { FAST, startStack } from '../support/stack.js';
 
 const HOUR = { initialInterval: '1h', maxInterval: '1h' } as const;
-const OFTEN = { initialInterval: '300ms', maxInterval: '300ms' } as const;
 
-const inProcess = useStack({ env: { AGENT_JOBS_GET_TIMEOUT: '3s' } });
+const inProcess = useStack();
 // A watch without a place in the process waits at the server.
 const onServer = useStack({ env: { FOLLOW_UP_WATCHES: '0' } });
 
@@ -20,13 +19,11 @@ async function follow(more: Partial<StartInput> = {}, on = inProcess) {
 }
 type Followed = Awaited<ReturnType<typeof follow>>;
 
-const isAsleep = ({ followUp }: Followed) =>
+const isAsleep = ({ followUp }: Pick<Followed, 'followUp'>) =>
   eventually('the watch waits for its next poll', async () => {
     const { nextPollAt = '' } = await followUp.progress();
     return Date.parse(nextPollAt) > Date.now() + 1_800_000;
   });
-const isPolling = ({ followUp }: Followed) =>
-  eventually('the agent was seen at work', async () => (await followUp.progress()).jobStatus === 'active');
 
 describe.concurrent.each([
   ['in its process', inProcess],
@@ -55,23 +52,13 @@ describe.concurrent.each([
   });
 });
 
-test.concurrent('a watch polls once more when its time is over', { tags: 'long' }, async () => {
-  const { project, followUp } = await follow({ jobTimeout: '2s' });
-  await expect(followUp.result()).rejects.toMatchObject({ type: 'JobTimeout', delivered: 'yes' });
-  expect(inProcess.stack.simulator.job(project.id, 'job')?.status).toBe('active');
-  const late = await follow({ jobTimeout: '15s' });
-  await late.project.deliveries(1);
-  late.project.endTurn();
-  expect(await late.followUp.result()).toMatchObject({ status: 'completed', polls: 1 });
-});
-
 test.concurrent(
   'a watch reports each poll in its progress and its heartbeat, without an event',
   { tags: 'long' },
   async () => {
-    const followed = await follow({ poll: OFTEN });
+    const followed = await follow({ poll: FAST.poll });
     const { followUp, workflow } = followed;
-    await isPolling(followed);
+    await eventually('the agent was seen at work', async () => (await followUp.progress()).jobStatus === 'active');
     const before = await followUp.progress();
     const eventCount = async () => (await workflow.fetchHistory()).events?.length;
     const events = await eventCount();
@@ -88,33 +75,6 @@ test.concurrent(
   },
 );
 
-// Not beside the others, because it ends all faults.
-test(
-  'a follow-up whose job cannot be read for a while says so, and polls on once it can',
-  { tags: 'long' },
-  async () => {
-    const followed = await follow({ poll: { initialInterval: '300ms', maxInterval: '3s' } });
-    const { project, followUp } = followed;
-    await isPolling(followed);
-    inProcess.stack.simulator.failNext({ method: 'GET', projectId: project.id, how: { status: 500 }, times: 1_000 });
-    await eventually('the last error shows', async () =>
-      /500/.test((await followUp.progress()).lastError?.message ?? ''),
-    );
-    const inTrouble = await eventually('it cannot be read', async () => {
-      const progress = await followUp.progress();
-      return progress.waitReason === 'service' ? progress : undefined;
-    });
-    expect(inTrouble).toMatchObject({ state: 'polling', jobStatus: 'active' });
-    await eventually('it shows a later poll', async () => {
-      const { nextPollAt = '' } = await followUp.progress();
-      return Date.parse(nextPollAt) > Date.parse(inTrouble.learnedAt);
-    });
-    inProcess.stack.simulator.clearFaults();
-    await eventually('it can be read', async () => (await followUp.progress()).waitReason === undefined);
-    await followUp.cancel();
-  },
-);
-
 test('watches that sleep are handed back when their worker stops, and go on at the next one', async () => {
   const address = inject('temporalAddress');
   const first = await startStack({ address });
@@ -123,17 +83,12 @@ test('watches that sleep are handed back when their worker stops, and go on at t
   const job = { projectId: `handed-${first.taskQueue}`, jobId: 'job' };
   first.simulator.addJob({ ...job, behaviour: { neverEnds: true } });
   const followUp = await first.followUps.start({ ...job, prompt: 'x', poll: HOUR, settleTime: 0 });
-  const isAsleepAgain = () =>
-    eventually(
-      'it sleeps',
-      async () => Date.parse((await followUp.progress()).nextPollAt ?? '') > Date.now() + 1_800_000,
-    );
-  await isAsleepAgain();
+  await isAsleep({ followUp });
   await first.stopWorker();
   const env = { AGENT_JOBS_BASE_URL, AGENT_JOBS_API_KEY };
   const second = await startStack({ address, taskQueue: first.taskQueue, env });
   onTestFinished(() => second.stop());
-  await isAsleepAgain();
+  await isAsleep({ followUp });
   first.simulator.changeJob({ ...job, status: 'completed', prLink: 'https://git.example/pull/2' });
   await followUp.pollNow();
   expect(await followUp.result()).toMatchObject({ status: 'completed', delivery: 'sent' });

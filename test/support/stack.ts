@@ -32,7 +32,8 @@ export interface StackOptions {
   simulator?: SimulatorOptions;
   /** @default a new one */
   taskQueue?: string;
-  interceptors?: StartWorkerOptions['interceptors'];
+  /** Options of the worker beyond its configuration. */
+  worker?: Pick<StartWorkerOptions, 'interceptors' | 'bundlePath'>;
   /** How long after its grant a send has ended. @default the send timeout and 30 s */
   leaseMs?: number;
   /** Called at each step of a message to the service. */
@@ -69,7 +70,7 @@ export async function startStack({
   env = {},
   simulator: options = {},
   taskQueue = `e2e-${randomUUID()}`,
-  interceptors,
+  worker: workerOptions,
   leaseMs,
   onMessage,
 }: StackOptions): Promise<Stack> {
@@ -87,7 +88,7 @@ export async function startStack({
   const config = { ...loaded, leaseMs: leaseMs ?? loaded.leaseMs };
   const lines: string[] = [];
   const logger = createLogger(config.logging, { write: (line: string) => void lines.push(line) });
-  const worker = await startWorker({ config, logger, ...(interceptors && { interceptors }) });
+  const worker = await startWorker({ config, logger, ...workerOptions });
   await worker.ready;
   let hasWorker = true;
   const connection = await connectPatiently(address, () => hasWorker);
