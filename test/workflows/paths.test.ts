@@ -43,10 +43,12 @@ const service = new ScriptedService();
 let rig: WorkflowRig;
 let followUps: FollowUpClient;
 beforeAll(async () => {
-  rig = await startWorkflowRig({ address: inject('temporalAddress'), agentJobs: service, leaseMs: 6_000 });
+  rig = await startWorkflowRig({ address: inject('temporalAddress'), agentJobs: service, leaseMs: 12_000 });
   followUps = new FollowUpClient({ client: rig.client, taskQueue: rig.taskQueue });
 });
 afterAll(async () => {
+  // The worker can't end before its activities do.
+  for (const report of held) report();
   try {
     expect(await contradictions(rig.client, rig.taskQueue)).toEqual([]);
   } finally {
@@ -104,11 +106,14 @@ async function startWaiting(input: FollowUpInput) {
   return handle;
 }
 
-/** A message whose end nobody reports until `letGo`. */
-function hold(input: FollowUpInput): (outcome: SendMessageOutcome) => void {
-  let letGo: (outcome: SendMessageOutcome) => void = () => undefined;
-  service.sends(input.jobId, new Promise((resolve) => (letGo = resolve)));
-  return letGo;
+/** Each reports the end of a message. */
+const held: (() => void)[] = [];
+
+/** A message arrives, but nobody reports that until the test asks for it. */
+function hold(input: FollowUpInput): () => void {
+  const sent = new Promise<SendMessageOutcome>((resolve) => held.push(() => resolve(SENT)));
+  service.sends(input.jobId, sent);
+  return held.at(-1)!;
 }
 
 describe.concurrent('a follow-up', () => {
@@ -155,7 +160,7 @@ describe.concurrent('a follow-up', () => {
 
   test('whose send is completed by hand does not take that for the service’s answer', async () => {
     const input = scripted(still);
-    const letGo = hold(input);
+    const report = hold(input);
     const handle = await rig.start(input);
     const { activityId } = await eventually('it is being sent', async () => {
       const { raw } = await handle.describe();
@@ -164,7 +169,7 @@ describe.concurrent('a follow-up', () => {
     const { workflowId } = handle;
     await rig.client.activity.complete({ workflowId, activityId: activityId ?? '' }, { outcome: 'notSent' });
     expect(await failureOf(handle.result())).toMatchObject({ type: 'DeliveryUnknown', delivered: 'unknown' });
-    letGo(SENT);
+    report();
     await recordRun('a follow-up whose send is completed by hand', handle);
   });
 
@@ -227,11 +232,11 @@ describe.concurrent('a follow-up that is cancelled', () => {
 
   test('while its message is being sent lets it arrive', async () => {
     const input = scripted();
-    const letGo = hold(input);
+    const report = hold(input);
     const handle = await rig.start(input);
     await eventually('it is at the service', () => service.begun.includes(input.jobId));
     await handle.cancel();
-    letGo(SENT);
+    report();
     await fails('a follow-up that is cancelled while its message is on its way', handle, {
       type: 'Cancelled',
       delivered: 'yes',
