@@ -1,103 +1,26 @@
 import { describe, expect, it } from 'vitest';
-import type { SendOutcome } from '../../src/contract/budget.js';
-import { budgetStatus } from '../../src/budget/status.js';
-import { iso } from '../../src/contract/durations.js';
-import { Desk, followUp, HOUR, lastTurn, MINUTE, names, SECOND, T0, testRules } from './support.js';
+import { Desk, HOUR, T0, testRules } from './support.js';
 
-interface Life {
-  /** What the service answers, `ms` after the start. */
-  service: (name: string, ms: number) => SendOutcome;
-  /** One asks every `everyMs`, from the start. */
-  names: readonly string[];
-  everyMs: number;
-  hours: number;
-  job?: (name: string) => string;
-  retryAfterMs?: number;
-}
-
-/** Lets follow-ups come, send and end, or ask again after a refusal. */
-function live({ service, names: all, everyMs, hours, job = (name) => name, retryAfterMs }: Life) {
-  const desk = new Desk({ limit: 100 });
-  const stepMs = 5 * SECOND;
-  const sendNumbers = new Map<string, number>();
-  const posts: { name: string; ms: number; outcome: SendOutcome }[] = [];
-  let [pausedMs, next] = [0, 0];
-  const answered: (() => void)[] = [];
-  const post = (name: string) => {
-    const ms = desk.nowMs - T0;
-    const outcome = service(name, ms);
-    posts.push({ name, ms, outcome });
-    answered.push(() => {
-      const sendNumber = sendNumbers.get(name)!;
-      desk.settle(name, outcome, { sendNumber, ...(outcome !== 'sent' && retryAfterMs && { retryAfterMs }) });
-      if (outcome === 'sent') return desk.end(name, { lastTurn });
-      sendNumbers.set(name, sendNumber + 1);
-      ask(name);
-    });
-  };
-  const ask = (name: string) => {
-    const sendNumber = sendNumbers.get(name) ?? 1;
-    sendNumbers.set(name, sendNumber);
-    if (desk.ask(name, { sendNumber, job: job(name) }).kind === 'granted') post(name);
-  };
-  for (let ms = 0; ms < hours * HOUR; ms += stepMs) {
-    for (; next < all.length && next * everyMs <= ms; next += 1) ask(all[next]!);
-    desk.wait(stepMs);
-    if (desk.state.servicePause) pausedMs += stepMs;
-    for (const settle of answered.splice(0)) settle();
-    for (const name of desk.granted()) post(name);
-  }
-  const sent = posts.filter(({ outcome }) => outcome === 'sent');
-  const of = (name: string) => posts.filter((each) => each.name === name).map(({ ms }) => ms);
-  return { desk, sent, refused: posts.length - sent.length, pausedMs, of };
-}
-
-describe('a message that the service refuses alone, again and again,', () => {
-  const refuseBad = (outcome: SendOutcome) => (name: string) => (name === 'bad' ? outcome : 'sent');
-  const others = (count: number) => ({ names: ['bad', ...names('other', count)], everyMs: MINUTE });
-
-  it.each([
-    ['payment', 'payment', 5],
-    ['limited', 'limited', 60],
-  ] as const)('as "%s" waits, and the others go on', (outcome, reason, mostMinutes) => {
-    const { desk, sent, refused, pausedMs } = live({ service: refuseBad(outcome), ...others(250), hours: 4.1 });
-    expect(sent.length).toBeGreaterThan(190);
-    expect(refused).toBeLessThan(4 * 6 + 20);
-    expect(pausedMs).toBeLessThan(mostMinutes * MINUTE);
-    const [waiter] = desk.state.waiters;
-    const answer = desk.ask('bad', { sendNumber: waiter!.sendNumber });
-    const refusal = { reason, until: iso(waiter!.held!.untilMs) };
-    expect(answer).toMatchObject({ kind: 'waiting', reason, pause: { by: 'service', until: refusal.until } });
-    const [shown] = budgetStatus('project', desk.budget, desk.nowMs).waiting;
-    expect(shown).toMatchObject({ workflowId: followUp('bad'), refusal });
-    expect(shown).not.toHaveProperty('expectedAt');
-    desk.told();
-    desk.resume();
-    expect(desk.granted()).toEqual(['bad']);
-  });
-
-  it('keeps no other from its job', () => {
-    const job = (name: string) => (name === 'bad' || name.startsWith('same') ? 'x' : name);
-    const all = ['bad', ...names('other', 30), ...names('same', 5)];
-    const { sent } = live({ service: refuseBad('payment'), names: all, everyMs: MINUTE, hours: 1, job });
-    const delaysMs = sent
-      .filter(({ name }) => job(name) === 'x')
-      .map(({ name, ms }) => ms - all.indexOf(name) * MINUTE);
-    expect(delaysMs).toEqual(names('same', 5).map(() => 0));
-  });
-
-  it('is tried again when its Retry-After says', () => {
-    const { of } = live({ service: refuseBad('payment'), ...others(250), hours: 5, retryAfterMs: HOUR });
-    expect(of('bad').length).toBeLessThanOrEqual(5);
-  });
-
-  it('is not taken for a service that refuses all, and the other way round', () => {
-    let accepted = 0;
-    const night = (_: string, ms: number) => (ms > 4 * HOUR && ++accepted === 1 ? 'sent' : 'unauthorized');
-    const { desk, refused } = live({ service: night, names: names('a', 30), everyMs: 0, hours: 8 });
-    expect(refused).toBeLessThan(6 * 8 + 50);
-    expect(desk.state.servicePause).toMatchObject({ reason: 'credentials' });
-  });
+describe('a message that the service refuses alone', () => {
+  const twice = `ask bad@x, settle bad payment, ask a, then -> a, settle a, paused -> no,
+    ask bad number=2 -> granted, settle bad payment number=2, ask b, then -> b, settle b, paused -> no,
+    ask bad number=3 -> granted, settle bad payment number=3, paused -> no`;
+  testRules(`
+  - waits ever longer, or as its Retry-After says, and the others go on, those to its job too [limit=100]
+    ${twice}, ask bad number=4 -> waiting payment, ask c -> granted, ask d@x -> granted, end d, next -> 1m bad,
+    settle bad payment number=4, ask bad number=5 -> waiting payment, next -> 2m bad,
+    settle bad payment number=5 retry=1h, ask bad number=6 -> waiting payment, next -> 1h bad
+  - is tried again at once when an operator resumes [limit=100]
+    ${twice}, ask bad number=4 -> waiting payment, resume, granted -> bad
+  - is taken for a service that refuses all where nothing else was accepted for a while [limit=100]
+    ${twice}, ask bad number=4, then -> bad, settle bad payment number=4, ask bad number=5, then -> bad,
+    settle bad payment number=5, ask bad number=6, then -> bad, settle bad payment number=6, paused -> no,
+    ask bad number=7, then -> bad, settle bad payment number=7, paused -> payment
+  - as a 429 pauses the project each time, but leaves the probe to another follow-up after a while [limit=100]
+    ask bad, settle bad limited, ask a, ask bad number=2, then -> bad, settle bad limited number=2, ask bad number=3,
+    then -> bad, settle bad limited number=3, ask bad number=4, then -> bad, settle bad limited number=4,
+    ask bad number=5, then -> a, settle a, paused -> no
+  `);
 });
 
 describe('a refusal of the whole project', () => {
