@@ -1,4 +1,3 @@
-import { createHash } from 'node:crypto';
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -11,9 +10,6 @@ const DIRECTORY = fileURLToPath(new URL('../histories/', import.meta.url));
 /** The repository's directory, as it appears in stack traces. */
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 
-/** Whether this run records histories (`RECORD_HISTORIES=true`). */
-export const recording = process.env['RECORD_HISTORIES'] === 'true';
-
 /** A recorded history. */
 export interface RecordedHistory {
   name: string;
@@ -21,22 +17,14 @@ export interface RecordedHistory {
   history: unknown;
 }
 
-/** Writes the history of one workflow run if this test run records histories. */
+/** Writes the history of one workflow run, with `RECORD_HISTORIES=true`. */
 export async function record(client: Client, name: string, workflowId: string, runId?: string): Promise<void> {
-  if (!recording) return;
+  if (process.env['RECORD_HISTORIES'] !== 'true') return;
   const history = await client.workflow.getHandle(workflowId, runId).fetchHistory();
   mkdirSync(DIRECTORY, { recursive: true });
-  const file = join(DIRECTORY, `${fileNameOf(name)}.json`);
+  const file = join(DIRECTORY, `${name.replace(/[^A-Za-z0-9]+/g, '-')}.json`);
   const recorded = { name, workflowId, history: JSON.parse(historyToJSON(history)) as unknown };
   writeFileSync(file, `${JSON.stringify(recorded).replaceAll(ROOT, '')}\n`);
-}
-
-/** A file name for `name`. A long name is shortened, and a hash keeps it unique. */
-function fileNameOf(name: string): string {
-  const whole = name.replace(/[^A-Za-z0-9]+/g, '-');
-  return whole.length <= 100
-    ? whole
-    : `${whole.slice(0, 90)}-${createHash('sha256').update(name).digest('hex').slice(0, 8)}`;
 }
 
 /** Every recorded history. */

@@ -22,14 +22,6 @@ export async function installQuietRuntime(): Promise<void> {
   await installRuntime(createLogger({ level: 'error', format: 'json' }));
 }
 
-/** Settings of {@link startWorkflowRig}. */
-export interface WorkflowRigOptions {
-  address: string;
-  agentJobs: AgentJobsClient;
-  /** How long after its grant a send has ended. */
-  leaseMs: number;
-}
-
 /** Both workers on a running Temporal server, with the built bundle and their own task queue. */
 export interface WorkflowRig {
   client: Client;
@@ -44,8 +36,16 @@ export interface WorkflowRig {
   stop(): Promise<void>;
 }
 
-/** Starts both workers in this process. */
-export async function startWorkflowRig(options: WorkflowRigOptions): Promise<WorkflowRig> {
+/**
+ * Starts both workers in this process.
+ *
+ * @param options.leaseMs how long after its grant a send has ended
+ */
+export async function startWorkflowRig(options: {
+  address: string;
+  agentJobs: AgentJobsClient;
+  leaseMs: number;
+}): Promise<WorkflowRig> {
   const { address, agentJobs, leaseMs } = options;
   await installQuietRuntime();
   const taskQueue = `follow-ups-${randomUUID()}`;
