@@ -319,10 +319,8 @@ describe('nothing is repeated for ever at the same pace', () => {
   test('replicas of the service that disagree do not make it ask in a loop', async () => {
     const scene = start({ asks: (_, count) => (count < 2_000 ? s.atWork : granted()), job: () => rest });
     await scene.pass(HOUR);
-    expect(scene.asked.length).toBeGreaterThan(5);
     expect(scene.asked.length).toBeLessThan(20);
-    scene.flow.pollNow();
-    await scene.pass();
+    await scene.play('poll, pass');
     expect(scene.asked.at(-1)?.atMs).toBe(Date.now());
   });
 
@@ -536,22 +534,20 @@ describe('progress', () => {
 
   test('follows the reason to wait, and shows nothing of the one before', async () => {
     const pause = { by: 'operator', until: iso(START_MS + DAY), note: 'tests' } as const;
-    const [first, second] = [waiting({ expectedAtMs: START_MS + HOUR }), waiting({ reason: 'paused', pause })];
-    const scene = start({ asks: [first, second, s.silent('service')] });
-    const { flow, pass } = scene;
+    const first = waiting({ expectedAtMs: START_MS + HOUR, pause });
+    const { flow, pass } = start({ asks: [first, s.silent('service')] });
     await pass();
     flow.hear(waiting({ reason: 'job-busy', position: 0 })());
     await pass();
-    expect(scene.shown.at(-1)).toBe('waiting-for-job (job-busy)');
-    await pass(HOUR);
-    expect(flow.progress()).toMatchObject({ state: 'blocked', waitReason: 'paused', pause });
-    flow.hear(waiting({ reason: 'counting' })());
-    await pass();
-    expect(flow.progress()).not.toHaveProperty('pause');
-    await pass(HOUR);
-    const lastError = { at: iso(START_MS + HOUR + 3 * MINUTE), message: 'nothing: service' };
-    expect(flow.progress()).toMatchObject({ state: 'blocked', waitReason: 'service', lastError });
+    expect(flow.progress()).toMatchObject({ state: 'waiting-for-job', waitReason: 'job-busy' });
     for (const field of ['pause', 'position', 'expectedSendAt']) expect(flow.progress()).not.toHaveProperty(field);
+    flow.hear(waiting({ reason: 'paused', pause })());
+    await pass();
+    expect(flow.progress()).toMatchObject({ state: 'blocked', waitReason: 'paused', pause, position: 3 });
+    await pass(HOUR);
+    const lastError = { at: iso(START_MS + HOUR), message: 'nothing: service' };
+    expect(flow.progress()).toMatchObject({ state: 'blocked', waitReason: 'service', lastError });
+    for (const field of ['pause', 'position']) expect(flow.progress()).not.toHaveProperty(field);
   });
 
   test.each([

@@ -43,8 +43,8 @@ export const watchSettings = { projectId: 'p', jobId: 'j', poll, settleTimeMs: 1
 
 /** Makes the clock of each test of a file virtual. */
 export function useVirtualTime(): void {
-  // A test that waits for ever says so soon.
-  vi.setConfig({ testTimeout: 5_000 });
+  // A test that waits for ever says so soon, but a busy machine has time for a year of virtual time.
+  vi.setConfig({ testTimeout: 60_000 });
   beforeEach(() => {
     vi.useFakeTimers({ now: START_MS, toFake: ['setTimeout', 'clearTimeout', 'Date'] });
   });
@@ -56,40 +56,22 @@ export function useVirtualTime(): void {
 export const LEASE_MS = 60_000;
 export const OVER_MS = 180_000;
 
-type Ref = Pick<Granted, 'runId' | 'sendNumber'>;
-const reference = (order?: SlotOrder): Ref => ({ runId: 'run', sendNumber: order?.ask.sendNumber ?? 1 });
-
 /** Answers of a budget, to an ask or as a signal. */
-export const granted =
-  (more: Partial<Granted> = {}) =>
-  (order?: SlotOrder): Granted => ({
-    ...{ kind: 'granted', ...reference(order), grantedAtMs: Date.now() },
-    ...{ leaseMs: LEASE_MS, overAtMs: Date.now() + OVER_MS, ...more },
-  });
-export const waiting =
-  (more: Partial<Waiting> = {}) =>
-  (order?: SlotOrder): Waiting => ({ kind: 'waiting', ...reference(order), reason: 'slot', position: 3, ...more });
-export const full =
-  (more: Partial<Full> = {}) =>
-  (order?: SlotOrder): Full => ({
-    ...{ kind: 'full', ...reference(order), reason: 'queue-full', retryMs: MINUTE, ...more },
-  });
+const answers =
+  <A extends Answer>(usual: () => Omit<A, 'runId' | 'sendNumber'>) =>
+  (more: Partial<A> = {}) =>
+  (order?: SlotOrder) =>
+    ({ runId: 'run', sendNumber: order?.ask.sendNumber ?? 1, ...usual(), ...more }) as A;
+export const granted = answers<Granted>(() => {
+  return { kind: 'granted', grantedAtMs: Date.now(), leaseMs: LEASE_MS, overAtMs: Date.now() + OVER_MS };
+});
+export const waiting = answers<Waiting>(() => ({ kind: 'waiting', reason: 'slot', position: 3 }));
+export const full = answers<Full>(() => ({ kind: 'full', reason: 'queue-full', retryMs: MINUTE }));
 /** A send of this id that another run was granted a minute ago. */
-export const known =
-  (more: Partial<Known> = {}) =>
-  (order?: SlotOrder): Known => ({
-    ...{
-      kind: 'known',
-      ...reference(order),
-      grantedTo: 'earlier',
-      outcome: 'sent',
-      isLatest: true,
-      isSameMessage: true,
-      remembersAll: true,
-    },
-    ...{ grantedAtMs: Date.now() - MINUTE, outcomeAtMs: Date.now() - 50 * SECOND, overAtMs: Date.now() + 2 * MINUTE },
-    ...more,
-  });
+export const known = answers<Known>(() => ({
+  ...{ kind: 'known', grantedTo: 'earlier', outcome: 'sent', isLatest: true, isSameMessage: true, remembersAll: true },
+  ...{ grantedAtMs: Date.now() - MINUTE, outcomeAtMs: Date.now() - 50 * SECOND, overAtMs: Date.now() + 2 * MINUTE },
+}));
 /** An ask that the server repeats without an answer. */
 export const silent = (reason = 'budget-silent') =>
   ({ kind: 'silent', reason, message: `nothing: ${reason}` }) as const;
