@@ -14,7 +14,7 @@ function startPart(what: Partial<PartInput> = {}, ...found: [workflowId: string,
   const known = new Map(found);
   const [started, cancelled]: [string[], string[]] = [[], []];
   const ends = new Map<string, (outcome: ItemOutcome) => void>();
-  let [nowMs, wakeAtMs] = [0, Infinity];
+  let [nowMs, wakeAtMs, looks] = [0, Infinity, 0];
   const port: PartPort = {
     nowMs: () => nowMs,
     condition: async (isOver) => {
@@ -26,7 +26,7 @@ function startPart(what: Partial<PartInput> = {}, ...found: [workflowId: string,
       return new Promise((resolve) => ends.set(workflowId, resolve));
     },
     cancelFollowUp: async (workflowId) => cancelled.push(workflowId),
-    findItems: async (asked) => asked.items.map(({ workflowId }) => known.get(workflowId) ?? {}),
+    findItems: async (asked) => ((looks += 1), asked.items.map(({ workflowId }) => known.get(workflowId) ?? {})),
     tellBatch: async () => true,
     show: () => undefined,
   };
@@ -38,7 +38,7 @@ function startPart(what: Partial<PartInput> = {}, ...found: [workflowId: string,
   };
   const outcomes = () => flow.page({ offset: 0, limit: 10 }).items.map(({ status, error }) => status ?? error);
   return {
-    ...{ flow, known, started, cancelled, settle, outcomes },
+    ...{ flow, known, started, cancelled, settle, outcomes, looks: () => looks },
     /** The next timer rings. */
     async ring(): Promise<void> {
       [nowMs, wakeAtMs] = [wakeAtMs, Infinity];
@@ -72,7 +72,7 @@ test('a part that is cancelled withdraws what waits, and leaves what is open to 
 });
 
 test('a part gives up a follow-up only if Temporal does not know it twice in a row', async () => {
-  const { flow, known, settle, outcomes, ring } = startPart();
+  const { flow, known, settle, outcomes, ring, looks } = startPart();
   await settle();
   flow.hear({ ...ORDER, number: 2, share: 0, cancel: true });
   known.set(idOf(1), { isOpen: true });
@@ -82,7 +82,7 @@ test('a part gives up a follow-up only if Temporal does not know it twice in a r
     await ring();
     seen.add(outcomes()[0]);
   }
-  expect(outcomes()[1]).toEqual(GONE.error);
+  expect([outcomes()[1], looks()]).toEqual([GONE.error, 2]);
   expect([...seen]).toEqual([undefined]);
 });
 
