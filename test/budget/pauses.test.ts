@@ -85,6 +85,10 @@ describe('a service with a lower limit than the budget', () => {
   - is tried again after each window, by twice as much
     send a*3, ask refused, settle refused limited, bound -> 3, wait 1h, bound -> 4, wait 1h, bound -> 6, wait 1h,
     bound -> 10
+  - is tried again after twice as long where it proved right, and one probe more does not disprove it
+    send a*3, ask r, settle r limited, end r, ask p, then -> p, settle p rejected, end p, wait held, bound -> 4,
+    send b*3, ask s, settle s limited, end s, ask q, then -> q, settle q, bound -> 3, wait 1h, bound -> 3, wait 1h,
+    bound -> 4
   - is forgotten when an operator resumes or sets a limit
     send a*3, ask refused, settle refused limited, bound -> 3, resume, bound -> 10, ask again, settle again limited,
     bound -> 3, limit -, bound -> 10

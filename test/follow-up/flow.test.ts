@@ -209,6 +209,22 @@ describe('a delivery that is unknown', () => {
     await scene.play('pass 500ms, word notSent, pass 1m');
     expect(scene.calls.slice(4)).toEqual(calls);
   });
+
+  test('forgets a word where the job shows evidence in the same task', async () => {
+    // A reset run repeats its predecessor's watch, and asks who has the turn.
+    const asks = [replayed, known({ outcome: 'unknown' })];
+    const scene = start({ asks, sends: [unknown], job: () => rest, port });
+    const watch = scene.watchJob.bind(scene);
+    const seen = { polls: 1, nextPollAt: iso(START_MS), observedActive: true, intervalMs: 1 };
+    scene.watchJob = (order) => {
+      if (scene.watched.length > 0) return watch(order);
+      void watch(order);
+      const end = { kind: 'evidence', job: working, seen } as const;
+      return { result: scene.condition(() => false, SECOND).then(() => end), stop: () => undefined };
+    };
+    await scene.play('pass 500ms, word notSent, pass 1m');
+    expect(scene.calls.slice(-4)).toEqual(['watch evidence', 'watch end', 'ask 1', 'watch evidence']);
+  });
 });
 
 describe('a cancel', () => {
@@ -530,6 +546,12 @@ describe('progress', () => {
       ...{ projectId: 'p', jobId: 'j', state: 'waiting-for-budget', waitReason: 'slot', position: 3, polls: 0 },
       ...{ expectedSendAt: iso(START_MS + HOUR), learnedAt: iso(START_MS), waitsUntil: iso(START_MS + 7 * DAY) },
     });
+  });
+
+  test('shows the job that it waits for', async () => {
+    const { flow, pass } = start({ asks: [s.atWork], job: 'none' });
+    await pass();
+    expect(flow.progress().job).toEqual(working);
   });
 
   test('follows the reason to wait, and shows nothing of the one before', async () => {
