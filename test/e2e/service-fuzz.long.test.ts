@@ -76,7 +76,6 @@ const service = createServer((request, response) => {
 }).listen(0, '127.0.0.1');
 await once(service, 'listening');
 afterAll(() => service.close());
-
 const AGENT_JOBS_BASE_URL = `http://127.0.0.1:${(service.address() as AddressInfo).port}`;
 const env = { AGENT_JOBS_BASE_URL, FOLLOW_UP_SEND_TIMEOUT: '3s', FOLLOW_UP_DRAIN: '0s', FOLLOW_UP_MARGIN: '0s' };
 // It also expects that no workflow task fails.
