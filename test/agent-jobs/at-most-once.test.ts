@@ -1,5 +1,5 @@
 import type * as net from 'node:net';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { createSingleConnection } from '../../src/agent-jobs/single-connection.js';
 import { eventually } from '../support/eventually.js';
 import { acts, API_KEY, get, JOB, send, sendUntilDeadline, useClient, usePeer, writes } from './support/harness.js';
@@ -96,33 +96,30 @@ test('a request gets one connection; a second one is refused', async () => {
   reset();
 });
 
-test('closing waits for a message that is under way, and sends nothing afterwards', async () => {
-  let connection: PeerConnection | undefined;
-  const peer = await usePeer(acts((held) => (connection = held)));
+test('closing waits for a message and a read that are under way, and sends nothing afterwards', async () => {
+  const held: PeerConnection[] = [];
+  const peer = await usePeer(acts((connection) => held.push(connection)));
   const client = useClient(peer.url);
-  const sending = send(client);
-  await eventually('the request at the peer', () => connection !== undefined);
+  const underWay = Promise.all([send(client), get(client)]);
+  await eventually('both requests at the peer', () => held.length === 2);
   const closing = client.close();
-  connection?.socket.end(answer(200, JOB));
-  expect((await sending).outcome).toBe('sent');
+  for (const { socket } of held) socket.end(answer(200, JOB));
+  expect(await underWay).toMatchObject([{ outcome: 'sent' }, { kind: 'job' }]);
   await closing;
   expect((await send(client)).outcome).toBe('notSent');
   expect(await get(client)).toMatchObject({ kind: 'failed', message: 'the client is closed' });
-  expect(peer.requests).toHaveLength(1);
+  expect(peer.requests).toHaveLength(2);
 });
 
 test('HTTP_PROXY is ignored', async () => {
   const proxy = await usePeer();
   const peer = await usePeer(takes);
-  const before = { ...process.env };
-  Object.assign(process.env, { HTTP_PROXY: proxy.url, http_proxy: proxy.url, NODE_USE_ENV_PROXY: '1' });
-  try {
-    const client = useClient(peer.url);
-    expect((await send(client)).outcome).toBe('sent');
-    expect((await get(client)).kind).toBe('job');
-  } finally {
-    process.env = before;
-  }
+  onTestFinished(() => void vi.unstubAllEnvs());
+  for (const name of ['HTTP_PROXY', 'http_proxy']) vi.stubEnv(name, proxy.url);
+  vi.stubEnv('NODE_USE_ENV_PROXY', '1');
+  const client = useClient(peer.url);
+  expect((await send(client)).outcome).toBe('sent');
+  expect((await get(client)).kind).toBe('job');
   expect(proxy.connections).toBe(0);
 });
 

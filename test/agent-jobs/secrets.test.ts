@@ -123,8 +123,8 @@ test('if the service echoes the key everywhere, no outcome contains it', async (
 
 test('a key at the edge of the 500 characters, or torn apart by terminal escapes, is masked', async () => {
   const torn = `${API_KEY.slice(0, 9)}\u001b[0m${API_KEY.slice(9)}`;
-  for (const error of [`${'x'.repeat(480)}${API_KEY}`, torn]) {
-    const { message } = await send(useClient((await usePeer(writes(answer(400, { error })))).url));
+  for (const error of [`${'x'.repeat(480)}${API_KEY}`, torn, { error: torn }]) {
+    const { message } = await send(useClient((await usePeer(writes(answer(400, error)))).url));
     expect(message).toMatch(/^HTTP 400: x*\[/);
     expect(message?.length).toBeLessThanOrEqual(500);
     for (const part of [API_KEY.slice(0, 4), API_KEY.slice(-4)]) expect(message).not.toContain(part);
