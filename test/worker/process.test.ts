@@ -44,12 +44,11 @@ test.skipIf(!existsSync('/dev/full'))(
       await simulator.close();
     });
     const { PATH = '', HOME = '' } = process.env;
-    const own = settings({ AGENT_JOBS_BASE_URL: simulator.baseUrl });
-    const env = { PATH, HOME, ...own };
+    const env = { PATH, HOME, ...settings({ AGENT_JOBS_BASE_URL: simulator.baseUrl }) };
     const child = spawn(process.execPath, [command, 'worker', '--json'], { env, stdio: ['ignore', full, full] });
     onTestFinished(() => void child.kill('SIGKILL'));
     const exited = new Promise<number | null>((resolve) => child.once('close', resolve));
-    const taskQueue = own.FOLLOW_UP_TASK_QUEUE;
+    const taskQueue = env.FOLLOW_UP_TASK_QUEUE;
     simulator.addJob({ projectId: taskQueue, jobId: 'job' });
     const followUps = new FollowUpClient({ client: new Client({ connection }), taskQueue });
     const { status } = await followUps.run({ projectId: taskQueue, jobId: 'job', prompt: 'Go on.', ...FAST });
@@ -59,24 +58,14 @@ test.skipIf(!existsSync('/dev/full'))(
   },
 );
 
-test('a worker ends with exit code 2 and names every bad setting, without showing a key', async () => {
-  const env = { AGENT_JOBS_API_KEY: `${SECRET} x`, FOLLOW_UP_BUDGET_LIMIT: 'none' };
-  const { exitCode, stderr, stdout } = await startProcess(env).ended;
-  expect(exitCode).toBe(2);
-  for (const name of ['AGENT_JOBS_BASE_URL', 'AGENT_JOBS_API_KEY', 'FOLLOW_UP_BUDGET_LIMIT']) {
-    expect(stderr).toContain(name);
-  }
-  expect(stderr + stdout).not.toContain(SECRET);
-});
-
 test('a worker refuses to start on Bun, where it would poll nothing', async () => {
   const { versions } = process;
   Object.defineProperty(process, 'versions', { value: { ...versions, bun: '1.3.0' } });
   try {
     const logger = createLogger({ level: 'silent', format: 'json' }, logMemory());
+    const message = expect.stringContaining('the worker does not run on Bun: use Node.js');
     const starting = startWorker({ config: testConfig(), logger });
-    await expect(starting).rejects.toThrow('the worker does not run on Bun: use Node.js');
-    await expect(starting).rejects.toMatchObject({ name: 'ConfigError' });
+    await expect(starting).rejects.toMatchObject({ name: 'ConfigError', message });
   } finally {
     Object.defineProperty(process, 'versions', { value: versions });
   }
@@ -109,28 +98,16 @@ test('a worker and a command name the proxy variables that they ignore if a remo
   expect(stderr + list.stderr).not.toContain('me:pw');
 });
 
-test('a worker ends by itself if a search attribute has another type, and names it', { tags: 'long' }, async () => {
-  const connection = await Connection.connect({ address: inject('temporalAddress') });
-  onTestFinished(() => connection.close());
-  const namespace = await makeNamespace(connection);
-  const integer = 3;
-  const searchAttributes = Object.fromEntries([['FollowUpState', integer]]);
-  await connection.operatorService.addSearchAttributes({ namespace, searchAttributes });
-  const { exitCode, stderr } = await startProcess(settings({ TEMPORAL_NAMESPACE: namespace })).ended;
-  expect(exitCode).not.toBe(0);
-  expect(stderr).toContain('FollowUpState with another type than Keyword');
-});
-
 test(
-  'a worker whose namespace is deleted is not ready from its failure on, and ends with exit code 1',
+  'a worker whose namespace is deleted is not ready from then on, and ends with exit code 1',
   { tags: 'long' },
   async () => {
     const connection = await Connection.connect({ address: inject('temporalAddress') });
     onTestFinished(() => connection.close());
     const namespace = await makeNamespace(connection);
     const worker = startProcess(settings({ TEMPORAL_NAMESPACE: namespace, FOLLOW_UP_SEND_TIMEOUT: '1s' }));
-    const line = await eventually('it is ready', () => (worker.stdout().includes('\n') ? worker.stdout() : undefined));
-    const { statusUrl } = JSON.parse(line) as { statusUrl: string };
+    await eventually('it is ready', () => worker.stdout().includes('\n'));
+    const { statusUrl } = JSON.parse(worker.stdout()) as { statusUrl: string };
     await connection.operatorService.deleteNamespace({ namespace });
     await eventually('it is not ready', async () => (await fetch(`${statusUrl}/readyz`)).status === 503);
     const { exitCode, stderr } = await worker.ended;

@@ -1,6 +1,7 @@
 import { mkdtemp, rename, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { InterceptingCall, type Interceptor } from '@grpc/grpc-js';
 import { Connection } from '@temporalio/client';
 import { expect, inject, onTestFinished, test } from 'vitest';
 import { startTcpProxy } from '../support/tcp-proxy.js';
@@ -12,14 +13,7 @@ import { eventually } from '../support/eventually.js';
 import { logMemory, testConfig } from './support.js';
 
 const target = { namespace: 'default', taskQueue: 'readiness' };
-
-async function useKeyFile(): Promise<string> {
-  const directory = await mkdtemp(join(tmpdir(), 'readiness-'));
-  onTestFinished(() => rm(directory, { recursive: true }));
-  const path = join(directory, 'key');
-  await writeFile(path, 'adm_key-for-tests', { mode: 0o644 });
-  return path;
-}
+const keys = createApiKeys({ key: 'adm_key-for-tests' });
 
 test('a worker that loses Temporal is not ready until it is back', async () => {
   const proxy = await startTcpProxy(inject('temporalAddress'));
@@ -28,45 +22,33 @@ test('a worker that loses Temporal is not ready until it is back', async () => {
     await connection.close();
     await proxy.close();
   });
-  const keys = createApiKeys({ key: 'adm_key-for-tests' });
   const readiness = watchReadiness(connection, keys, { ...target, checkEveryMs: 1 });
   expect(await readiness()).toEqual({ ready: true, reason: 'ready' });
   proxy.set({ kind: 'blackhole' });
-  const lost = await eventually('it is not ready', async () => {
-    const { ready, reason } = await readiness();
-    return ready ? undefined : reason;
-  });
-  expect(lost).toMatch(/^Temporal cannot be reached: /);
+  const away = expect.stringMatching(/^Temporal cannot be reached: /);
+  await expect.poll(readiness).toEqual({ ready: false, reason: away });
   proxy.cut();
   proxy.set({ kind: 'pass' });
   await eventually('it is ready again', async () => (await readiness()).ready);
 });
 
 test('200 probes cost one call while its answer is valid', async () => {
-  const address = inject('temporalAddress');
   let calls = 0;
-  const connection = await Connection.connect({
-    address,
-    interceptors: [
-      (options, nextCall) => {
-        calls += 1;
-        return nextCall(options) as never;
-      },
-    ],
-  });
+  const count: Interceptor = (options, nextCall) => (calls++, new InterceptingCall(nextCall(options)));
+  const connection = await Connection.connect({ address: inject('temporalAddress'), interceptors: [count] });
   onTestFinished(() => connection.close());
   const before = calls;
-  const readiness = watchReadiness(connection, createApiKeys({ key: 'adm_key-for-tests' }), {
-    ...target,
-    checkEveryMs: 3_600_000,
-  });
+  const readiness = watchReadiness(connection, keys, { ...target, checkEveryMs: 3_600_000 });
   await Promise.all(Array.from({ length: 100 }, readiness));
   for (let probe = 0; probe < 100; probe++) await readiness();
   expect(calls - before).toBe(1);
 });
 
 test('a worker whose key file is missing says so on /readyz, keeps running, and is ready again when the file is back', async () => {
-  const path = await useKeyFile();
+  const directory = await mkdtemp(join(tmpdir(), 'readiness-'));
+  onTestFinished(() => rm(directory, { recursive: true }));
+  const path = join(directory, 'key');
+  await writeFile(path, 'adm_key-for-tests', { mode: 0o644 });
   const log = logMemory();
   const logger = createLogger({ level: 'info', format: 'json' }, log);
   const config = testConfig({ AGENT_JOBS_API_KEY_FILE: path });
@@ -79,11 +61,8 @@ test('a worker whose key file is missing says so on /readyz, keeps running, and 
   };
   expect(await probe('readyz')).toEqual({ status: 200, text: 'ready\n' });
   await rename(path, `${path}.away`);
-  const lost = await eventually('it is not ready', async () => {
-    const answer = await probe('readyz');
-    return answer.status === 503 ? answer : undefined;
-  });
-  expect(lost.text).toBe(`a file of API keys cannot be used: ${path}: cannot be read (ENOENT)\n`);
+  const text = `a file of API keys cannot be used: ${path}: cannot be read (ENOENT)\n`;
+  await expect.poll(() => probe('readyz')).toEqual({ status: 503, text });
   expect((await probe('healthz')).status).toBe(200);
   await rename(`${path}.away`, path);
   await eventually('it is ready again', async () => (await probe('readyz')).status === 200);

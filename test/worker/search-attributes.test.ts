@@ -1,5 +1,7 @@
+import { createServer, type ServerHttp2Stream } from 'node:http2';
+import type { AddressInfo } from 'node:net';
 import { Connection } from '@temporalio/client';
-import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, inject, onTestFinished, test } from 'vitest';
 import { ensureSearchAttributes, SearchAttributesError } from '../../src/temporal/search-attributes.js';
 import { runCli } from '../cli/run-cli.js';
 import { makeNamespace } from './support.js';
@@ -11,57 +13,88 @@ describe('search attributes', () => {
   });
   afterAll(() => connection.close());
 
-  test('are registered once and can then be queried', async () => {
+  /** A new namespace that has these search attributes, all of one type. */
+  async function withAttributes(type: number, ...names: string[]): Promise<string> {
     const namespace = await makeNamespace(connection);
-    const first = await ensureSearchAttributes(connection, namespace);
-    expect(first.added.sort()).toEqual([
-      'FollowUpBatchId',
-      'FollowUpJobId',
-      'FollowUpJobStatus',
-      'FollowUpPrLink',
-      'FollowUpProjectId',
-      'FollowUpState',
-    ]);
-    const query = 'FollowUpState = "polling" AND FollowUpBatchId = "b"';
+    const searchAttributes = Object.fromEntries(names.map((name) => [name, type]));
+    await connection.operatorService.addSearchAttributes({ namespace, searchAttributes });
+    return namespace;
+  }
+
+  test('are registered by many at once, and can then be queried', async () => {
+    const namespace = await makeNamespace(connection);
+    await Promise.all([1, 2, 3, 4].map(() => ensureSearchAttributes(connection, namespace)));
+    const names = ['BatchId', 'JobId', 'JobStatus', 'PrLink', 'ProjectId', 'State'].map((name) => `FollowUp${name}`);
+    const { customAttributes } = await connection.operatorService.listSearchAttributes({ namespace });
+    expect(Object.keys(customAttributes)).toEqual(expect.arrayContaining(names));
+    const query = names.map((name) => `${name} = "x"`).join(' AND ');
     await connection.workflowService.listWorkflowExecutions({ namespace, query });
     expect(await ensureSearchAttributes(connection, namespace)).toEqual({ added: [] });
   });
 
-  test('can be registered by many at once', async () => {
-    const namespace = await makeNamespace(connection);
-    await Promise.all([1, 2, 3, 4].map(() => ensureSearchAttributes(connection, namespace)));
-    const { customAttributes } = await connection.operatorService.listSearchAttributes({ namespace });
-    expect(Object.keys(customAttributes)).toContain('FollowUpState');
-  });
-
   test('are refused if one exists with another type', async () => {
-    const namespace = await makeNamespace(connection);
     const integer = 3;
-    await connection.operatorService.addSearchAttributes({
-      namespace,
-      searchAttributes: Object.fromEntries([['FollowUpState', integer]]),
-    });
-    await expect(ensureSearchAttributes(connection, namespace)).rejects.toThrow(/FollowUpState with another type/);
-    await expect(ensureSearchAttributes(connection, namespace)).rejects.toBeInstanceOf(SearchAttributesError);
+    const ensured = ensureSearchAttributes(connection, await withAttributes(integer, 'FollowUpState'));
+    await expect(ensured).rejects.toThrow(/FollowUpState with another type/);
+    await expect(ensured).rejects.toBeInstanceOf(SearchAttributesError);
   });
 
-  test('that do not fit into the namespace: the error of the library and of `setup` says how many are needed and free, and what it advises works', async () => {
-    const namespace = await makeNamespace(connection);
-    const { operatorService } = connection;
+  test('that do not fit into the namespace: `setup` says how many are needed and free, and what it advises works', async () => {
     const keyword = 2;
     const others = Array.from({ length: 7 }, (_, index) => `Other${index}`);
-    await operatorService.addSearchAttributes({
-      namespace,
-      searchAttributes: Object.fromEntries(others.map((name) => [name, keyword])),
-    });
+    const namespace = await withAttributes(keyword, ...others);
     const advice = /6 needed, 3 free, because the server allows 10 of type Keyword.* Remove .*TEMPORAL_NAMESPACE/;
-    await expect(ensureSearchAttributes(connection, namespace)).rejects.toThrow(advice);
     const env = { TEMPORAL_ADDRESS: inject('temporalAddress'), TEMPORAL_NAMESPACE: namespace };
     const { exitCode, stderr } = await runCli(['setup'], { env });
     expect({ exitCode, stderr }).toEqual({ exitCode: 1, stderr: expect.stringMatching(advice) });
     expect(stderr).not.toMatch(/follow-up setup|credentials/);
-
-    await operatorService.removeSearchAttributes({ namespace, searchAttributes: others.slice(0, 3) });
+    await connection.operatorService.removeSearchAttributes({ namespace, searchAttributes: others.slice(0, 3) });
     expect((await ensureSearchAttributes(connection, namespace)).added).toHaveLength(6);
   });
+});
+
+const [INVALID_ARGUMENT, PERMISSION_DENIED, UNIMPLEMENTED, UNAUTHENTICATED] = ['3', '7', '12', '16'];
+/** An empty protobuf message in gRPC's framing: not compressed, 0 bytes. */
+const EMPTY_ANSWER = Buffer.alloc(5);
+
+/** Connects to a gRPC server that answers each method with a status, by default with `0` and an empty message. */
+async function connectTo(statuses: Record<string, string | undefined>): Promise<Connection> {
+  const server = createServer();
+  server.on('stream', (stream: ServerHttp2Stream, headers) => {
+    const status = statuses[String(headers[':path']).split('/').pop() ?? ''] ?? '0';
+    stream.respond({ ':status': 200, 'content-type': 'application/grpc' }, { waitForTrailers: true });
+    stream.on('wantTrailers', () => stream.sendTrailers({ 'grpc-status': status, 'grpc-message': 'not for you' }));
+    stream.end(status === '0' ? EMPTY_ANSWER : undefined);
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const connection = Connection.lazy({ address: `127.0.0.1:${(server.address() as AddressInfo).port}` });
+  onTestFinished(async () => {
+    await connection.close();
+    await new Promise((resolve) => server.close(resolve));
+  });
+  return connection;
+}
+
+test.each<[what: string, statuses: Record<string, string | undefined>, said: RegExp]>([
+  ['may not register them', { AddSearchAttributes: PERMISSION_DENIED }, /ProjectId.*not for you.*"follow-up setup"/],
+  // It says nothing about credentials.
+  ['fails to', { AddSearchAttributes: INVALID_ARGUMENT }, /the server does not register them \(not for you\)$/],
+  ['cannot log in', { ListSearchAttributes: UNAUTHENTICATED }, /^Temporal cannot be reached: not for you$/],
+  ['finds them never queryable', { ListWorkflowExecutions: INVALID_ARGUMENT }, /accept queries.*"follow-up setup"/],
+])('a worker that %s says so', async (_what, statuses, said) => {
+  const start = ensureSearchAttributes(await connectTo(statuses), 'default', { timeoutMs: 700 });
+  await expect(start).rejects.toThrow(said);
+  if (statuses['ListSearchAttributes']) await expect(start).rejects.toMatchObject({ exitCode: 5 });
+});
+
+test('a server that cannot list, add or query search attributes is accepted', async () => {
+  const methods = ['ListSearchAttributes', 'AddSearchAttributes', 'ListWorkflowExecutions'];
+  const connection = await connectTo(Object.fromEntries(methods.map((method) => [method, UNIMPLEMENTED])));
+  expect(await ensureSearchAttributes(connection, 'default')).toEqual({ added: [] });
+});
+
+test('a signal ends the wait until attributes are queryable', async () => {
+  const connection = await connectTo({ ListWorkflowExecutions: INVALID_ARGUMENT });
+  const signal = AbortSignal.timeout(100);
+  await expect(ensureSearchAttributes(connection, 'default', { signal })).rejects.toThrow('timeout');
 });

@@ -3,7 +3,6 @@ import { createApiKeys } from '../../src/agent-jobs/index.js';
 import { createLogger } from '../../src/logging.js';
 import { runWorkers, serve, type ServiceParts, type Workers } from '../../src/worker/service.js';
 import { notReady, type WorkerStatus } from '../../src/worker/status-server.js';
-import { eventually } from '../support/eventually.js';
 import { logMemory, testConfig } from './support.js';
 
 /** A Temporal worker that a test lets fail. */
@@ -57,11 +56,8 @@ test('a worker with a Temporal worker that fails is not ready, lets the other on
   await service.ready;
   expect(await status.readiness()).toEqual({ ready: true, reason: 'ready' });
   budgets.fail();
-  const { reason } = await eventually('it is not ready', async () => {
-    const readiness = await status.readiness();
-    return readiness.ready ? undefined : readiness;
-  });
-  expect(reason).toBe('a Temporal worker of this process has failed');
+  const failed = { ready: false, reason: 'a Temporal worker of this process has failed' };
+  await expect.poll(() => status.readiness()).toEqual(failed);
   expect(followUps.getState()).toBe('STOPPED');
   expect(ending.signal.aborted).toBe(true);
   budgets.fail(new Error('Malformed Workflow Completion'));

@@ -22,10 +22,7 @@ const logger = createLogger({ level: 'debug', format: 'json' }, log);
 /** The name and type of each metric in docs/reference/metrics.md. */
 async function documentedMetrics(): Promise<string[][]> {
   const page = await readFile(new URL('../../docs/reference/metrics.md', import.meta.url), 'utf8');
-  return [...page.matchAll(/^\| `(\w+)` +\| (gauge|counter|histogram) /gm)].map(([, name = '', type = '']) => [
-    name,
-    type,
-  ]);
+  return [...page.matchAll(/^\| `(\w+)` +\| (gauge|counter|histogram) /gm)].map(([, ...metric]) => metric);
 }
 
 let connection: Connection;
@@ -88,26 +85,25 @@ test('a worker registers the search attributes, becomes ready, and serves the me
     const served = await metricsOf();
     return documented.every(([name]) => served.includes(`# TYPE ${name} `)) ? served : undefined;
   });
-  const served = [...text.matchAll(/^# TYPE (\w+) (\w+)$/gm)].map(([, name = '', type = '']) => [name, type]);
+  const served = [...text.matchAll(/^# TYPE (\w+) (\w+)$/gm)].map(([, ...metric]) => metric);
   const isOurs = ([name = '']: string[]) => !name.startsWith('temporal_');
   expect(served.filter(isOurs).sort()).toEqual(documented.filter(isOurs).sort());
   expect(served).toEqual(expect.arrayContaining(documented));
   const rise = (name: string, labels = {}) => sumOf(text, name, labels) - sumOf(before, name, labels);
-  expect(rise('follow_up_ended_total', { failure: 'none', state: 'completed' })).toBe(1);
-  expect(rise('follow_up_ended_total', { failure: 'JobNotFound', state: 'not-sent' })).toBe(2);
-  expect(rise('follow_up_batch_holds_total', { name: 'canary' })).toBe(1);
-  expect(rise('follow_up_send_total', { outcome: 'sent' })).toBe(1);
-  expect(
-    rise('follow_up_budget_ask_total', { answer: 'granted' }) +
-      rise('follow_up_budget_ask_total', { answer: 'waiting' }),
-  ).toBe(1);
-  expect(rise('follow_up_start_to_send_seconds_count')).toBe(1);
-  expect(rise('follow_up_start_to_end_seconds_count', { state: 'completed' })).toBe(1);
-  expect(rise('follow_up_start_to_end_seconds_sum', { state: 'completed' })).toBeGreaterThan(
-    rise('follow_up_start_to_send_seconds_sum'),
-  );
-  expect(sumOf(text, 'follow_up_budget_grants_total', { project: projectId })).toBe(1);
-  expect(sumOf(text, 'follow_up_budget_used', { project: projectId })).toBe(1);
+  const ask = 'follow_up_budget_ask_total';
+  expect({
+    completed: rise('follow_up_ended_total', { failure: 'none', state: 'completed' }),
+    notFound: rise('follow_up_ended_total', { failure: 'JobNotFound', state: 'not-sent' }),
+    holds: rise('follow_up_batch_holds_total', { name: 'canary' }),
+    sends: rise('follow_up_send_total', { outcome: 'sent' }),
+    asks: rise(ask, { answer: 'granted' }) + rise(ask, { answer: 'waiting' }),
+    toSend: rise('follow_up_start_to_send_seconds_count'),
+    toEnd: rise('follow_up_start_to_end_seconds_count', { state: 'completed' }),
+    grants: sumOf(text, 'follow_up_budget_grants_total', { project: projectId }),
+    used: sumOf(text, 'follow_up_budget_used', { project: projectId }),
+  }).toEqual({ completed: 1, notFound: 2, holds: 1, sends: 1, asks: 1, toSend: 1, toEnd: 1, grants: 1, used: 1 });
+  const seconds = rise('follow_up_start_to_end_seconds_sum', { state: 'completed' });
+  expect(seconds).toBeGreaterThan(rise('follow_up_start_to_send_seconds_sum'));
   expect(samplesOf(text).get('follow_up_worker_ready')).toBe(1);
   expect(samplesOf(text).get('process_start_time_seconds')).toBeCloseTo(Date.now() / 1_000 - process.uptime(), -1);
   expect(text).toMatch(/^follow_up_build_info\{version="\d+\.\d+\.\d+",node="v\d/m);
@@ -158,26 +154,17 @@ test('a worker waits for an unreachable Temporal server, says so, and can be tol
   const { config } = configure({ TEMPORAL_ADDRESS: '127.0.0.1:9' });
   const waits = logMemory();
   const told = new AbortController();
-  const starting = startWorker({
-    config,
-    logger: createLogger({ level: 'info', format: 'json' }, waits),
-    signal: told.signal,
-  });
-  starting.catch(() => undefined);
+  const own = createLogger({ level: 'info', format: 'json' }, waits);
+  const starting = expect(startWorker({ config, logger: own, signal: told.signal })).rejects.toThrow('enough');
   await eventually('it says that it waits', () => waits.text().includes('Waiting for Temporal at 127.0.0.1:9'));
   told.abort(new Error('enough'));
-  await expect(starting).rejects.toThrow();
+  await starting;
 });
 
 test('interceptors of activities and of workflows run, and the log claims nothing else', { tags: 'long' }, async () => {
   const intercepted: string[] = [];
-  const activity: ActivityInterceptorsFactory = ({ info: { activityType } }) => ({
-    inbound: {
-      execute(input, next) {
-        intercepted.push(activityType);
-        return next(input);
-      },
-    },
+  const activity: ActivityInterceptorsFactory = ({ info }) => ({
+    inbound: { execute: (input, next) => (intercepted.push(info.activityType), next(input)) },
   });
   const workflowModules = [fileURLToPath(new URL('./workflow-interceptor.js', import.meta.url))];
   const own = logMemory();
@@ -191,28 +178,24 @@ test('interceptors of activities and of workflows run, and the log claims nothin
 });
 
 test(
-  'a worker that shuts down while a budget does not answer waits for the ask, and ends cleanly',
+  'a worker that shuts down while a budget does not answer waits for the ask, and ends',
   { tags: 'long' },
   async () => {
     const { config, client, followUps, start } = configure({ FOLLOW_UP_SEND_TIMEOUT: '1s' });
     const input = newInput('job');
     const { projectId } = input;
-    const { maxLimit: _, ...budgetSettings } = config.budget;
-    const budget = await client.workflow.start(WorkflowType.projectBudget, {
-      workflowId: projectBudgetWorkflowId(projectId),
-      // No worker polls it.
-      taskQueue: `${config.taskQueue}-nobody`,
-      args: [{ projectId, settings: budgetSettings }],
-    });
+    const { maxLimit: _, ...settings } = config.budget;
+    // No worker polls it.
+    const taskQueue = `${config.taskQueue}-nobody`;
+    const workflowId = projectBudgetWorkflowId(projectId);
+    await client.workflow.start(WorkflowType.projectBudget, { workflowId, taskQueue, args: [{ projectId, settings }] });
     const worker = await start();
     await worker.ready;
     const followUp = client.workflow.getHandle((await followUps.start(input)).workflowId);
-    onTestFinished(async () => {
-      await Promise.all([followUp.terminate(), budget.terminate()]);
-    });
+    onTestFinished(() => followUp.terminate().then(() => undefined));
     await eventually('the budget is asked', async () => {
       const { raw } = await followUp.describe();
-      return (raw.pendingActivities ?? []).some(({ lastStartedTime }) => lastStartedTime);
+      return raw.pendingActivities?.some(({ lastStartedTime }) => lastStartedTime);
     });
     await worker.shutdown();
     // This throws if the shutdown cut the activity short.
