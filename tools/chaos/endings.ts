@@ -2,11 +2,6 @@ import type { Client } from '@temporalio/client';
 import { tsToMs } from '@temporalio/common/lib/time.js';
 import type { TimeSpan } from './checker.js';
 
-/** Running or paused: servers before 1.30 do not know the latter by its name. */
-const IS_OPEN = ['ContinuedAsNew', 'Completed', 'Terminated', 'Failed', 'Canceled', 'TimedOut']
-  .map((status) => `ExecutionStatus != '${status}'`)
-  .join(' AND ');
-
 /** Value of the API's `WorkflowTaskFailedCause`. */
 const RESET = 20;
 
@@ -24,15 +19,6 @@ export async function readSends(client: Client, workflowId: string): Promise<Tim
     if (send) send.toMs = atMs;
   }
   return [...sends.values()];
-}
-
-/** Where each open workflow of a list query stands, a line each. */
-export async function whereTheyStand(client: Client, query: string): Promise<string> {
-  const lines: string[] = [];
-  for await (const { workflowId } of client.workflow.list({ query: `${query} AND ${IS_OPEN}` })) {
-    lines.push(`${workflowId} ${await whereItStands(client, workflowId)}`);
-  }
-  return lines.join('\n');
 }
 
 /** What is pending in a running workflow, to find out why it has not ended. */
