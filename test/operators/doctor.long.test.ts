@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { pauseWorkflow, unpauseWorkflow } from '../support/buttons.js';
 import { startDevServer, type DevServer } from '../../src/dev-server/index.js';
-import { runCli } from '../cli/run-cli.js';
+import { askCli, runCli } from '../cli/run-cli.js';
 import { eventually } from '../support/eventually.js';
 import { FAST, startStack, type Stack } from '../support/stack.js';
 
@@ -27,14 +27,11 @@ afterAll(async () => {
   await server.stop();
 });
 
-/** The fix of each error or warning of the doctor, by its subject. Each says why it matters and what fixes it. */
+/** The fix of each error or warning of the doctor, by its subject. */
 async function workflows(): Promise<{ exitCode: number | null; fixes: Record<string, string> }> {
-  const { exitCode, stdout } = await runCli(['doctor', '--json'], { env });
+  const { exitCode, document } = await askCli(['doctor'], { env });
   type Finding = { name: string; subject?: string; status: string; fix: string };
-  const { ok, checks } = JSON.parse(stdout) as { ok: boolean; checks: Finding[] };
-  const found = checks.filter(({ status }) => status === 'error' || status === 'warning');
-  expect(ok).toBe(found.length === 0);
-  for (const finding of found) expect(finding).toMatchObject({ why: expect.any(String), fix: expect.any(String) });
+  const found = (document.checks as Finding[]).filter(({ status }) => status === 'error' || status === 'warning');
   return { exitCode, fixes: Object.fromEntries(found.map(({ name, subject = name, fix }) => [subject, fix])) };
 }
 
@@ -47,21 +44,13 @@ test('the doctor names each stuck workflow with the command that fixes it, and f
   expect(await workflows()).toEqual({ exitCode: 0, fixes: {} });
 
   await client.workflow.getHandle('project-budget/ended').terminate('by hand');
-  await pauseWorkflow(client, 'project-budget/paused');
   const [part = ''] = await batch.parts();
-  await pauseWorkflow(client, part);
-  await pauseWorkflow(client, 'follow-up/well/stuck-1/batch:0');
   const unpause = (workflowId: string) => `temporal workflow unpause --workflow-id ${workflowId}`;
-  await eventually('all are named', async () => Object.keys((await workflows()).fixes).length === 4);
-  expect(await workflows()).toEqual({
-    exitCode: 1,
-    fixes: {
-      'project-budget/ended': 'follow-up budget restore ended',
-      'project-budget/paused': unpause('project-budget/paused'),
-      [part]: unpause(part),
-      'follow-up/well/stuck-1/batch:0': unpause('follow-up/well/stuck-1/batch:0'),
-    },
-  });
+  const paused = ['project-budget/paused', part, 'follow-up/well/stuck-1/batch:0'];
+  for (const workflowId of paused) await pauseWorkflow(client, workflowId);
+  const fixes = Object.fromEntries(paused.map((workflowId) => [workflowId, unpause(workflowId)]));
+  const ended = { 'project-budget/ended': 'follow-up budget restore ended' };
+  await expect.poll(workflows).toEqual({ exitCode: 1, fixes: { ...fixes, ...ended } });
 
   expect((await runCli(['budget', 'restore', 'ended'], { env })).exitCode).toBe(0);
   const refused = await runCli(['budget', 'restore', 'paused'], { env });
@@ -71,16 +60,13 @@ test('the doctor names each stuck workflow with the command that fixes it, and f
   expect(shown.stdout).toContain(unpause('follow-up/well/stuck-1/batch:0'));
   const status = await runCli(['batch', 'status', 'batch'], { env });
   expect(status.stdout).toContain(unpause(part));
-  for (const workflowId of ['project-budget/paused', part, 'follow-up/well/stuck-1/batch:0']) {
-    await unpauseWorkflow(client, workflowId);
-  }
+  for (const workflowId of paused) await unpauseWorkflow(client, workflowId);
   await eventually('nothing is stuck', async () => (await workflows()).exitCode === 0);
 
   await client.workflow.getHandle('follow-up-batch/batch').terminate('by hand');
-  const ended = await runCli(['batch', 'status', 'batch'], { env });
-  expect(ended.stdout).toContain('terminated');
-  expect(ended.stdout).toContain('1 follow-up still running');
-}, 180_000);
+  const cutOff = await runCli(['batch', 'status', 'batch'], { env });
+  expect(cutOff.stdout).toMatch(/terminated[^]*1 follow-up still running/);
+});
 
 test('the status of a follow-up, the budget and the doctor name the cause or the fix of a budget that does not answer', async () => {
   const { client, followUps } = stack;
@@ -126,4 +112,4 @@ test('the status of a follow-up, the budget and the doctor name the cause or the
   expect((await runCli(['budget', 'restore', 'wedged', '--assume-full'], { env })).exitCode).toBe(0);
   // First it counts those that wait.
   await eventually('it is full', async () => (await followUps.budget('wedged').status())?.used === 100);
-}, 240_000);
+});
