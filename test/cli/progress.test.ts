@@ -71,6 +71,8 @@ test('a live view shows commands as they were called, without secrets, and leave
   expect(output.frame).toBeUndefined();
   expect(screenOf(writes.slice(0, 1))).toEqual(['first, key [masked]']);
   expect(screenOf(writes)).toEqual(['second; run npx follow-up doctor xxxxxx…']);
+  output.note('key sk-planted-0123456789');
+  await expect.poll(() => screenOf(writes).at(-1)).toBe('key [masked]');
 });
 
 test('a frame fits the width and the height of its terminal', () => {
