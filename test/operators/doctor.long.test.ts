@@ -91,7 +91,7 @@ test('the status of a follow-up, the budget and the doctor name the cause or the
   const ways = {
     closed: 'follow-up budget restore closed',
     held: 'temporal workflow unpause --workflow-id project-budget/held',
-    alone: 'none polls nobody-polls-this',
+    alone: 'no worker polls nobody-polls-this',
     wedged: 'follow-up budget restore wedged',
   };
   for (const [projectId, way] of Object.entries(ways)) {
