@@ -1,7 +1,6 @@
-import { existsSync, readFileSync, statSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { format } from 'prettier';
-import ts from 'typescript';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { ExitCode } from '../../src/cli/cli.js';
 import * as client from '../../src/client/index.js';
@@ -10,6 +9,7 @@ import * as settingsTables from '../../src/config/settings.js';
 import { followUpSettings } from '../../src/contract/follow-up-input.js';
 import * as contract from '../../src/contract/index.js';
 import { runCli } from '../cli/run-cli.js';
+import { compilerErrors } from '../support/compile.js';
 import { filesBelow, pages, read, ROOT } from './pages.js';
 
 /** The help of every command and group, by its words. The key `''` is the command line itself. */
@@ -115,31 +115,13 @@ test.each(['docs/README.md', 'docs/llms.txt'])('%s lists every page of the docum
 test('the TypeScript of all pages compiles against the types of the package', { tags: 'long' }, () => {
   const snippets = pages.flatMap((page) => found(read(page), /^```ts\n([\s\S]*?)^```$/gm));
   expect(snippets.length).toBeGreaterThan(1);
-  expect(problemsOf(snippets)).toEqual([]);
-});
-
-/** The compiler's errors for code that imports this package. */
-function problemsOf(snippets: readonly string[]): string[] {
-  const sources = new Map(snippets.map((code, index) => [join(ROOT, `snippet-${index}.ts`), code]));
-  const { config } = ts.readConfigFile(join(ROOT, 'tsconfig.json'), (path) => readFileSync(path, 'utf8'));
-  const { options } = ts.parseJsonConfigFileContent({ ...config, include: [], files: [] }, ts.sys, ROOT);
   const paths = {
     'agent-follow-up/worker': [join(ROOT, 'src/worker.ts')],
     'agent-follow-up/*': [join(ROOT, 'src/*/index.ts')],
     'agent-follow-up-client': [join(ROOT, 'src/client/index.ts')],
   };
-  const allOptions: ts.CompilerOptions = { ...options, noEmit: true, paths };
-  const host = ts.createCompilerHost(allOptions);
-  const { readFile, fileExists } = host;
-  host.readFile = (path) => sources.get(path) ?? readFile(path);
-  host.fileExists = (path) => sources.has(path) || fileExists(path);
-  const program = ts.createProgram([...sources.keys()], allOptions, host);
-  const problems = [...sources.keys()].flatMap((path) => {
-    const source = program.getSourceFile(path);
-    return [...program.getSyntacticDiagnostics(source), ...program.getSemanticDiagnostics(source)];
-  });
-  return problems.map(({ messageText }) => ts.flattenDiagnosticMessageText(messageText, '\n'));
-}
+  expect(compilerErrors(snippets, { paths })).toEqual([]);
+});
 
 test.each([
   ['python', 'examples/python/follow_ups.py'],
@@ -179,37 +161,30 @@ function ownPartOf(help: string): string {
   return own.replace(/\nOptions:\n(?=\n|$)/, '').trimEnd();
 }
 
-describe('docs/reference/settings.md', () => {
-  const NAME = /\b((?:AGENT_JOBS|FOLLOW_UP|TEMPORAL)_(?:[A-Z]+_)*[A-Z]+)\b/g;
-  const namesBelow = (folder: string, ending: string, name = NAME) =>
-    filesBelow(folder, ending).flatMap((path) => found(read(path), name));
-
-  test('documents every setting with its default', () => {
-    type Tree = Setting<unknown> | { [key: string]: Tree };
-    const settingsIn = (tree: Tree): Setting<unknown>[] =>
-      'schema' in tree ? [tree as Setting<unknown>] : Object.values(tree).flatMap(settingsIn);
-    const { clientSettings, workerSettings, versionSettings, dataConverterSetting } = settingsTables;
-    const settings = settingsIn({ clientSettings, workerSettings, versionSettings, dataConverterSetting });
-    expect(settings.length).toBeGreaterThan(15);
-    const rows = rowsOf('docs/reference/settings.md');
-    for (const { name, fallback, schema } of settings) {
-      expect([...rows.keys()]).toContain(`\`${name}\``);
-      const text = /^`([^`]+)`$/.exec(rows.get(`\`${name}\``)?.[0] ?? '')?.[1];
-      expect(text === undefined ? undefined : schema.parse(text), name).toEqual(fallback === '' ? undefined : fallback);
-    }
-  });
-
-  test('documents every variable that is read, and none that is not', () => {
-    const documented = new Set(found(read('docs/reference/settings.md'), NAME));
-    const settings = namesBelow('src/config', '.ts', new RegExp(`'${NAME.source}'`, 'g'));
-    expect(settings.filter((name) => !documented.has(name))).toEqual([]);
-    const others = [
-      ...namesBelow('src/dev-server', '.ts'),
-      ...namesBelow('node_modules/@temporalio/envconfig/lib', '.js'),
-    ];
-    const known = new Set([...settings, ...others]);
-    expect([...documented].filter((name) => !known.has(name))).toEqual([]);
-  });
+test('docs/reference/settings.md documents every setting with its default, and no variable that nobody reads', () => {
+  type Tree = Setting<unknown> | { [key: string]: Tree };
+  const settingsIn = (tree: Tree): Setting<unknown>[] =>
+    'schema' in tree ? [tree as Setting<unknown>] : Object.values(tree).flatMap(settingsIn);
+  const { clientSettings, workerSettings, versionSettings, dataConverterSetting } = settingsTables;
+  const settings = settingsIn({ clientSettings, workerSettings, versionSettings, dataConverterSetting });
+  expect(settings.length).toBeGreaterThan(15);
+  const page = 'docs/reference/settings.md';
+  const rows = rowsOf(page);
+  for (const { name, fallback, schema } of settings) {
+    expect([...rows.keys()]).toContain(`\`${name}\``);
+    const text = /^`([^`]+)`$/.exec(rows.get(`\`${name}\``)?.[0] ?? '')?.[1];
+    expect(text === undefined ? undefined : schema.parse(text), name).toEqual(fallback === '' ? undefined : fallback);
+  }
+  const NAME = '(?:AGENT_JOBS|FOLLOW_UP|TEMPORAL)_(?:[A-Z]+_)*[A-Z]+';
+  const namesIn = (text: string) => found(text, new RegExp(`\\b(${NAME})\\b`, 'g'));
+  const code = ['src/config', 'src/dev-server', 'node_modules/@temporalio/envconfig/lib'].flatMap((folder) =>
+    [...filesBelow(folder, '.ts'), ...filesBelow(folder, '.js')].map(read),
+  );
+  const known = new Set(code.flatMap(namesIn));
+  const documented = namesIn(read(page));
+  expect(documented.filter((name) => !known.has(name))).toEqual([]);
+  const own = filesBelow('src/config', '.ts').flatMap((path) => found(read(path), new RegExp(`'(${NAME})'`, 'g')));
+  expect(own.filter((name) => !documented.includes(name))).toEqual([]);
 });
 
 describe('the reference has', () => {
@@ -273,7 +248,8 @@ describe('the reference has', () => {
     expect(firstColumnOf(RESULTS, 'States')).toEqual([...contract.followUpStates].sort());
     for (const { name } of Object.values(contract.SearchAttribute)) expect(read(RESULTS)).toContain(`\`${name}\``);
     const reasons = contract.waitReasons.filter((reason) => reason !== 'slot' && reason !== 'job-busy');
-    const named = [...reasons, 'waiting-for-budget', 'waiting-for-job', 'reconciling', 'service'];
+    const blocks = ['budget-stopped', 'budget-silent', 'service'];
+    const named = [...reasons, ...blocks, 'waiting-for-budget', 'waiting-for-job', 'reconciling'];
     expect(firstColumnOf('docs/how-to/unblock-a-follow-up.md')).toEqual(expect.arrayContaining<string>(named));
   });
 

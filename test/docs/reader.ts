@@ -1,4 +1,5 @@
 import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
@@ -30,17 +31,6 @@ export function shellBlocksOf(markdown: string): ShellBlock[] {
   }
   return blocks;
 }
-
-/** What happened when a block was pasted. */
-interface Pasted {
-  /** stdout and stderr. */
-  output: string;
-  /** The commands with another exit code than 0, each after it. Those below them ran all the same, as in a terminal. */
-  failed: string[];
-}
-
-/** Longer than any command of a page takes, shorter than a test may. */
-const PATIENCE_MS = 300_000;
 
 /**
  * A reader with a terminal in a directory of its own, where `npx follow-up`, the installed package and `temporal` are
@@ -77,8 +67,10 @@ export class Reader {
    * Pastes commands. What an earlier paste has exported is set, and its directory is the current one.
    *
    * @param untilOutput the last command runs until Ctrl-C, which is pressed once the output matches
+   * @returns stdout and stderr, and the commands that failed, each after its exit code. Those below a failed command run
+   *   all the same, as in a terminal
    */
-  async paste(commands: string, untilOutput?: RegExp): Promise<Pasted> {
+  async paste(commands: string, untilOutput?: RegExp): Promise<{ output: string; failed: string[] }> {
     const [state, failures] = [join(this.#tools, 'state'), join(this.#tools, 'failures')];
     await writeFile(state, '', { flag: 'a' });
     await writeFile(failures, '');
@@ -92,24 +84,15 @@ export class Reader {
     const { directory: cwd, env } = this;
     const child = spawn('bash', ['-c', script], { cwd, env, detached: true, stdio: ['ignore', 'pipe', 'pipe'] });
     this.#running = child;
-    const timer = setTimeout(() => {
-      signalGroup(child, 'SIGKILL');
-    }, PATIENCE_MS);
     let output = '';
-    let isPressed = false;
     const hear = (chunk: Buffer) => {
+      const before = output;
       output += chunk.toString();
-      if (isPressed || !untilOutput?.test(output)) return;
-      isPressed = true;
-      signalGroup(child, 'SIGINT');
+      if (untilOutput?.test(output) === true && !untilOutput.test(before)) signalGroup(child, 'SIGINT');
     };
     child.stdout.on('data', hear);
     child.stderr.on('data', hear);
-    await new Promise<void>((resolve, reject) => {
-      child.once('error', reject);
-      child.once('close', () => resolve());
-    });
-    clearTimeout(timer);
+    await once(child, 'close');
     this.#running = undefined;
     if (child.signalCode !== null) throw new Error(`${commands} was killed: ${output}`);
     return { output, failed: (await readFile(failures, 'utf8')).split('\0').slice(0, -1) };
