@@ -51,8 +51,16 @@ export function polledQueues(taskQueue: string): [name: string, type: QueueType]
   ];
 }
 
+/** Without this name, declarations refer to the path of a package that is not this project's own dependency. */
+type Pollers = Awaited<ReturnType<ConnectionLike['workflowService']['describeTaskQueue']>>['pollers'];
+
 /** Workers that poll a task queue, or did in the last 5 min. */
-export async function readPollers(connection: ConnectionLike, namespace: string, name: string, type: QueueType) {
+export async function readPollers(
+  connection: ConnectionLike,
+  namespace: string,
+  name: string,
+  type: QueueType,
+): Promise<Pollers> {
   const request = { namespace, taskQueue: { name }, taskQueueType: QUEUE_TYPE[type] };
   // eslint-disable-next-line @typescript-eslint/no-unsafe-enum-assignment -- the enum is in a package of the SDK's own
   return (await connection.workflowService.describeTaskQueue(request)).pollers;
