@@ -9,6 +9,7 @@ import { FailureType, projectBudgetWorkflowId, SearchAttribute } from '../../src
 import { startDevServer, type DevServer } from '../../src/dev-server/index.js';
 import { runCli } from '../cli/run-cli.js';
 import { eventually } from '../support/eventually.js';
+import { reaches } from '../support/project.js';
 import { findSecret } from '../support/secret-search.js';
 import { FAST, startStack, type Stack } from '../support/stack.js';
 
@@ -24,8 +25,6 @@ let keysFile: string;
 let server: DevServer;
 let stack: Stack;
 const keys: Record<string, string> = {};
-/** The workflow id of the first follow-up. */
-let workflowId: string;
 
 /** Replaces the file of keys, as a deployment would. */
 async function writeKeys(current: string): Promise<void> {
@@ -35,8 +34,8 @@ async function writeKeys(current: string): Promise<void> {
 }
 
 /** The input of a follow-up to a job that exists. */
-function makeInput(projectId: string, jobId: string) {
-  stack.simulator.addJob({ projectId, jobId });
+function makeInput(projectId: string, jobId: string, { simulator }: Stack = stack) {
+  simulator.addJob({ projectId, jobId });
   return { projectId, jobId, prompt: PROMPT, ...FAST };
 }
 
@@ -76,27 +75,19 @@ afterAll(async () => {
   await rm(directory, { recursive: true, force: true });
 });
 
-test('a follow-up returns its link to a client with the keys, and no search attribute holds it', async () => {
-  const { followUps, simulator } = stack;
+test('who has the keys reads a result, a status, a list and a failure, and no search attribute holds the link', async () => {
+  const { followUps, client } = stack;
   const handle = await followUps.start(makeInput('encrypted', 'job-1'));
-  ({ workflowId } = handle);
-  const result = await handle.result();
-  expect(result.prLink).toContain(LINK);
-  expect(simulator.job('encrypted', 'job-1')?.messages).toBe(1);
+  expect((await handle.result()).prLink).toContain(LINK);
+  const { typedSearchAttributes } = await client.workflow.getHandle(handle.workflowId).describe();
+  expect(typedSearchAttributes.get(SearchAttribute.state)).toBe('completed');
+  expect(typedSearchAttributes.get(SearchAttribute.prLink)).toBeUndefined();
 
-  const description = await stack.client.workflow.getHandle(handle.workflowId).describe();
-  expect(description.typedSearchAttributes.get(SearchAttribute.state)).toBe('completed');
-  expect(description.typedSearchAttributes.get(SearchAttribute.prLink)).toBeUndefined();
-});
-
-test('status, list and a typed failure are read with the same data converter', async () => {
-  const missing = await stack.followUps.start({ projectId: 'encrypted', jobId: 'missing-1', prompt: PROMPT, ...FAST });
-  await expect(missing.result()).rejects.toMatchObject({ type: FailureType.JobNotFound });
-
-  const status = await cli('status', workflowId, '--json');
+  const missing = followUps.run({ ...makeInput('encrypted', 'job-1'), jobId: 'missing-1' });
+  await expect(missing).rejects.toMatchObject({ type: FailureType.JobNotFound });
+  const status = await cli('status', handle.workflowId, '--json');
   expect(status.stdout, status.stderr).toContain(LINK);
-  const list = await cli('list', '--project', 'encrypted', '--json');
-  expect(list.stdout).toContain('job-1');
+  expect((await cli('list', '--project', 'encrypted', '--json')).stdout).toContain('job-1');
 });
 
 test('a key is rotated while a follow-up is under way', async () => {
@@ -104,34 +95,25 @@ test('a key is rotated while a follow-up is under way', async () => {
   const handle = await followUps.start(makeInput('rotated', 'job-1'));
   await writeKeys('second');
   expect((await handle.result()).prLink).toContain(LINK);
-  const after = await followUps.start(makeInput('rotated', 'job-2'));
-  expect((await after.result()).status).toBe('completed');
+  expect((await followUps.run(makeInput('rotated', 'job-2'))).status).toBe('completed');
   const bytes = await databaseBytes();
   expect(bytes.includes('first') && bytes.includes('second')).toBe(true);
 });
 
-test('a terminated budget is started again with what its encrypted history says', async () => {
+test('a terminated budget starts again with what its encrypted history says', async () => {
   const { client, followUps } = stack;
   await client.workflow.getHandle(projectBudgetWorkflowId('encrypted')).terminate('a test');
-  const restored = await cli('budget', 'restore', 'encrypted');
-  expect(restored.stderr).toBe('');
-  expect(restored.exitCode).toBe(0);
-  const handle = await followUps.start(makeInput('encrypted', 'job-2'));
-  expect((await handle.result()).status).toBe('completed');
+  expect(await cli('budget', 'restore', 'encrypted')).toMatchObject({ stderr: '', exitCode: 0 });
+  expect((await followUps.run(makeInput('encrypted', 'job-2'))).status).toBe('completed');
 });
 
 test('a batch and a schedule start follow-ups from encrypted items', async () => {
   const { followUps } = stack;
-  const batch = await followUps.startBatch({
-    id: 'encrypted',
-    items: [makeInput('batch', 'a'), makeInput('batch', 'b')],
-  });
+  const items = ['a', 'b'].map((jobId) => makeInput('batch', jobId));
+  const batch = await followUps.startBatch({ id: 'encrypted', items });
   expect((await batch.result()).completed).toBe(2);
-  await followUps.schedules.create({
-    name: 'encrypted',
-    cron: '0 2 * * *',
-    input: { items: [makeInput('batch', 'nightly')] },
-  });
+  const input = { items: [makeInput('batch', 'nightly')] };
+  await followUps.schedules.create({ name: 'encrypted', cron: '0 2 * * *', input });
   await followUps.schedules.trigger('encrypted');
   await eventually('the message of the schedule', () => stack.simulator.job('batch', 'nightly')?.messages === 1);
 });
@@ -147,24 +129,17 @@ test('the database holds neither the prompt nor the link, in any encoding', asyn
   expect(findSecret(LINK, bytes)).toEqual([]);
 });
 
-test('a worker without the data converter fails at what it cannot read, and at nothing else (finding C3)', async () => {
+test('a worker without the data converter fails at what it cannot read, and at nothing else', async () => {
   await stack.stopWorker();
   const plain = await startStack({ address: server.address, taskQueue: stack.taskQueue });
   onTestFinished(() => plain.stop());
-  const { simulator, followUps, statusUrl } = plain;
-  const start = (projectId: string, jobId: string) => {
-    simulator.addJob({ projectId, jobId });
-    return followUps.start({ projectId, jobId, prompt: PROMPT, ...FAST });
-  };
+  const { followUps, statusUrl } = plain;
   // An update and a query of a budget whose input this worker cannot read, in one workflow task.
-  const asking = await start('encrypted', 'unreadable');
+  const asking = await followUps.start(makeInput('encrypted', 'unreadable', plain));
   const budget = stack.client.workflow.getHandle(projectBudgetWorkflowId('encrypted'));
   await Promise.allSettled(Array.from({ length: 5 }, () => budget.query('budgetStatus')));
-  await eventually('the ask is not answered, and says so', async () => {
-    const { state, waitReason } = await asking.progress();
-    return state === 'blocked' && waitReason === 'budget-silent';
-  });
-  expect((await (await start('plain', 'readable')).result()).status).toBe('completed');
+  await reaches(asking, 'blocked', 'budget-silent');
+  expect((await followUps.run(makeInput('plain', 'readable', plain))).status).toBe('completed');
   expect((await fetch(`${statusUrl}/readyz`)).status).toBe(200);
   await asking.cancel();
 });

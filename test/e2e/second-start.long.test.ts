@@ -4,15 +4,15 @@ import {
   type WorkflowStartOptions,
 } from '@temporalio/client';
 import { tsToMs } from '@temporalio/common/lib/time.js';
-import { describe, expect, test } from 'vitest';
-import { followUpWorkflowId, type FollowUpResult } from '../../src/contract/index.js';
+import { describe, expect, test, vi } from 'vitest';
+import { followUpWorkflowId, type FollowUpResult, SearchAttribute } from '../../src/contract/index.js';
 import { failureOf } from '../support/failure-of.js';
 import { type Project, reaches, useStack } from '../support/project.js';
 import { FAST } from '../support/stack.js';
 
 const tested = useStack();
 
-type StartPolicy = Pick<WorkflowStartOptions, 'workflowIdReusePolicy' | 'workflowIdConflictPolicy'>;
+type StartPolicy = Partial<WorkflowStartOptions>;
 
 /** Starts a follow-up with a fixed key, as any Temporal client can. */
 function start({ id, stack: { client, taskQueue } }: Project, policy: StartPolicy = {}, prompt = 'the first message') {
@@ -51,12 +51,12 @@ async function waitsOf(handle: WorkflowHandleWithFirstExecutionRunId): Promise<n
 }
 
 describe.concurrent('a used key', () => {
-  test.each<[string, StartPolicy]>([
-    ['ALLOW_DUPLICATE', { workflowIdReusePolicy: 'ALLOW_DUPLICATE' }],
-    ['FAIL', { workflowIdConflictPolicy: 'FAIL' }],
-    ['USE_EXISTING', { workflowIdConflictPolicy: 'USE_EXISTING' }],
-    ['TERMINATE_EXISTING', { workflowIdConflictPolicy: 'TERMINATE_EXISTING' }],
-  ])('that is started again with %s after the end sends nothing, and says what was sent', async (_, policy) => {
+  test.each<StartPolicy>([
+    { workflowIdReusePolicy: 'ALLOW_DUPLICATE' },
+    { workflowIdConflictPolicy: 'FAIL' },
+    { workflowIdConflictPolicy: 'USE_EXISTING' },
+    { workflowIdConflictPolicy: 'TERMINATE_EXISTING' },
+  ])('that is started again with %j after the end sends nothing, and says what was sent', async (policy) => {
     const project = newProject();
     const { handle, result: first } = await ended(project);
     const startedMs = (await handle.describe()).startTime.getTime();
@@ -70,18 +70,6 @@ describe.concurrent('a used key', () => {
     const message = expect.stringContaining('key was already used for another message') as string;
     expect(await failureOf(other.result())).toMatchObject({ ...closed, message });
     expect(await waitsOf(other)).toBe(0);
-    expect(project.ledger).toHaveLength(1);
-  });
-
-  test.each<StartPolicy>([
-    { workflowIdReusePolicy: 'REJECT_DUPLICATE' },
-    { workflowIdReusePolicy: 'ALLOW_DUPLICATE_FAILED_ONLY' },
-  ])('of a completed follow-up is refused at the start with %j', async (policy) => {
-    const project = newProject();
-    await ended(project);
-    for (const prompt of [undefined, ANOTHER]) {
-      await expect(start(project, policy, prompt)).rejects.toThrow(WorkflowExecutionAlreadyStartedError);
-    }
     expect(project.ledger).toHaveLength(1);
   });
 
@@ -102,6 +90,25 @@ describe.concurrent('a used key', () => {
       expect(project.ledger).toHaveLength(1);
     }
   });
+
+  test.each<StartPolicy>([{ workflowExecutionTimeout: '15s' }, { workflowRunTimeout: '15s' }])(
+    'of a follow-up that %j of its caller ended says that its delivery is unknown, until it is started again',
+    async (timeout) => {
+      const project = newProject();
+      const first = await start(project, timeout);
+      const followUp = handleOf(first);
+      await reaches(followUp, 'polling');
+      await expect(followUp.result()).rejects.toMatchObject({ type: 'TimedOut', delivered: 'unknown' });
+      // The follow-up had no chance to record its end.
+      const listed = await project.workflow(first).describe();
+      expect(listed.typedSearchAttributes.get(SearchAttribute.state)).toBe('polling');
+      // The next run waits until the job is at rest, and then its budget knows the delivery.
+      await start(project, { workflowIdReusePolicy: 'ALLOW_DUPLICATE_FAILED_ONLY' });
+      await reaches(followUp, 'waiting-for-job');
+      project.endTurn();
+      await project.endWell([followUp]);
+    },
+  );
 
   test('of a follow-up that sends: FAIL refuses, USE_EXISTING returns it, TERMINATE_EXISTING ends as Closed', async () => {
     const project = newProject();
@@ -145,6 +152,22 @@ describe.concurrent('a used key', () => {
   );
 });
 
+test('run warns if its result is that of another input', async () => {
+  const { id: projectId } = newProject();
+  const { followUps, simulator } = tested.stack;
+  simulator.addJob({ projectId, jobId: 'quick' });
+  const emitWarning = vi.spyOn(process, 'emitWarning').mockImplementation(() => undefined);
+  const input = { projectId, jobId: 'quick', prompt: 'Add tests.', key: 'k', ...FAST };
+  const first = await followUps.run(input);
+  expect(await followUps.run(input)).toEqual(first);
+  expect(emitWarning).not.toHaveBeenCalled();
+  expect(await followUps.run({ ...input, prompt: ANOTHER })).toEqual(first);
+  const code = expect.objectContaining({ code: 'FOLLOW_UP_INPUT_DIFFERS' }) as object;
+  const text = expect.stringContaining(`follow-up/${projectId}/quick/k`) as string;
+  expect(emitWarning).toHaveBeenCalledExactlyOnceWith(text, code);
+  emitWarning.mockRestore();
+});
+
 test('only the start and the send of a follow-up hold the prompt', async () => {
   const project = newProject();
   await project.budget.pause();
@@ -153,19 +176,15 @@ test('only the start and the send of a follow-up hold the prompt', async () => {
   await reaches(handleOf(handle), 'blocked');
   await project.budget.resume();
   await reaches(handleOf(handle), 'polling');
-  project.endTurn();
-  await handle.result();
   const { events } = await handle.fetchHistory();
   expect(events?.length).toBeGreaterThan(15);
-  const [started, send, ...others] = (events ?? []).filter((event) => holds(event, prompt));
+  const holds = (value: unknown): boolean =>
+    value instanceof Uint8Array
+      ? Buffer.from(value).includes(prompt)
+      : typeof value === 'object' && value !== null && Object.values(value).some(holds);
+  const [started, send, ...others] = (events ?? []).filter(holds);
   expect(started?.workflowExecutionStartedEventAttributes).toBeTruthy();
   expect(send?.activityTaskScheduledEventAttributes?.activityType?.name).toBe('sendMessage');
   expect(others).toEqual([]);
+  project.endTurn();
 });
-
-/** Whether any payload or text of a value holds `text`. */
-function holds(value: unknown, text: string): boolean {
-  if (value instanceof Uint8Array) return Buffer.from(value).toString().includes(text);
-  if (typeof value === 'string') return value.includes(text);
-  return typeof value === 'object' && value !== null && Object.values(value).some((each) => holds(each, text));
-}

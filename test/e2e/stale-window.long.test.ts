@@ -43,20 +43,6 @@ test.concurrent('three messages in a row to one job each get the pull request of
   expect(acceptedBy('in-a-row')).toBe(3);
 });
 
-test.concurrent(
-  'three messages at once to one job have their turns one after another, each with its own result',
-  async () => {
-    const input = makeJob('at-once');
-    const first = truth('at-once');
-    const results = await Promise.all(
-      [1, 2, 3].map((turn) => stack.followUps.run({ ...input, prompt: `message ${turn}` })),
-    );
-    const links = new Set([first, ...results.map(({ prLink }) => prLink)]);
-    expect(links.size).toBe(4);
-    expect(acceptedBy('at-once')).toBe(3);
-  },
-);
-
 test.concurrent.each([
   ['error', { status: 503 }],
   ['reset', 'reset'],

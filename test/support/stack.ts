@@ -33,7 +33,7 @@ export interface StackOptions {
   /** @default a new one */
   taskQueue?: string;
   /** Options of the worker beyond its configuration. */
-  worker?: Pick<StartWorkerOptions, 'interceptors' | 'bundlePath'>;
+  worker?: Pick<StartWorkerOptions, 'interceptors'>;
   /** How long after its grant a send has ended. @default the send timeout and 30 s */
   leaseMs?: number;
   /** Called at each step of a message to the service. */
