@@ -11,34 +11,27 @@ const workflows = join(repository, '.github', 'workflows');
 
 describeWith(await findMissing(['actionlint']))('actionlint', () => {
   test.each(readdirSync(workflows))('finds nothing wrong in %s', async (name) => {
-    const actionlint = await resolveGoTool('actionlint');
-    const { stdout } = await run(actionlint, ['-no-color', join(workflows, name)]);
+    const { stdout } = await run(await resolveGoTool('actionlint'), ['-no-color', join(workflows, name)]);
     expect(stdout).toBe('');
   });
 });
 
-test('a release runs all tests first, then publishes both packages with provenance and attaches bills of materials', () => {
+test('a release runs all tests first, then publishes both packages with provenance', () => {
+  const steps = z.array(z.object({ run: z.string().optional() }));
   const { jobs } = z
     .object({
       jobs: z.object({
-        test: z.object({ steps: z.array(z.object({ run: z.string().optional() })) }),
+        test: z.object({ steps }),
         long: z.object({ uses: z.literal('./.github/workflows/long.yml') }),
-        publish: z.object({
-          needs: z.tuple([z.literal('test'), z.literal('long')]),
-          permissions: z.object({ 'id-token': z.literal('write') }),
-          steps: z.array(z.object({ run: z.string().optional() })),
-        }),
+        publish: z.object({ needs: z.tuple([z.literal('test'), z.literal('long')]), steps }),
       }),
     })
     .parse(parse(readFileSync(join(workflows, 'release.yml'), 'utf8')));
   expect(jobs.test.steps.map((step) => step.run)).toContain('.ci/run');
-  const lines = jobs.publish.steps.flatMap((step) => step.run?.trim().split('\n') ?? []);
-  const published = lines.filter((line) => line.startsWith('npm publish'));
-  expect(published).toEqual([
+  expect(jobs.publish.steps.map((step) => step.run).filter((line) => line?.startsWith('npm publish'))).toEqual([
     'npm publish --provenance --access public',
     'npm publish ./packages/client --provenance --access public',
   ]);
-  expect(lines.filter((line) => line.startsWith('node tools/scripts/sbom.js'))).toHaveLength(2);
 });
 
 test.each(['cyclonedx', 'spdx'])(
@@ -46,16 +39,13 @@ test.each(['cyclonedx', 'spdx'])(
   async (format) => {
     const options = { cwd: repository, maxBuffer: 16 * 1_048_576 };
     const { stdout } = await run(process.execPath, ['tools/scripts/sbom.js', format], options);
-    const listed = new Set(
-      [...stdout.matchAll(/"pkg:npm\/([^"]+)"/g)].map(([, name = '']) => decodeURIComponent(name)),
-    );
+    const listed = [...stdout.matchAll(/"pkg:npm\/([^"]+)"/g)].map(([, name = '']) => decodeURIComponent(name));
     const { packages } = z
       .object({ packages: z.record(z.string(), z.object({ version: z.string(), dev: z.boolean().optional() })) })
       .parse(JSON.parse(readFileSync(join(repository, 'package-lock.json'), 'utf8')));
     const needed = Object.entries(packages).filter(([path, { dev }]) => path !== '' && dev !== true);
     const names = needed.map(([path, { version }]) => `${path.replace(/.*node_modules\//, '')}@${version}`);
-    expect([...listed].filter((name) => !name.startsWith('agent-follow-up@')).sort()).toEqual(
-      [...new Set(names)].sort(),
-    );
+    const foreign = listed.filter((name) => !name.startsWith('agent-follow-up@'));
+    expect(new Set(foreign)).toEqual(new Set(names));
   },
 );
