@@ -61,6 +61,7 @@ export function createActivities(dependencies: ActivityDependencies) {
   let watches = 0;
   // One for each sleeping watch.
   setMaxListeners(0, handBack);
+  const isPrivate = linksArePrivate && ({ linksArePrivate } as const);
 
   /** Asks the budget. The reason for a failure shows in the Temporal UI. */
   async function ask(projectId: string, request: Ask): Promise<Answer> {
@@ -124,7 +125,6 @@ export function createActivities(dependencies: ActivityDependencies) {
         const { data: slot } = slotSchema.safeParse(answer);
         if (slot) return { kind, job: knownFields(job), answer: slot };
       }
-      const isPrivate = linksArePrivate && ({ linksArePrivate } as const);
       const before = read.kind === 'job' ? { baseline: comparedFields(job) } : { refusal: read.message };
       return { kind: 'asked', ...before, answer, ...isPrivate };
     },
@@ -166,7 +166,7 @@ export function createActivities(dependencies: ActivityDependencies) {
       const facts = { projectId, jobId, sendNumber: grant.sendNumber, outcome, statusCode };
       if (outcome === 'sent') log.info('Sent a message', facts);
       else log.warn('A message was not accepted', facts);
-      return { ...sent, ...(job && { job: knownFields(job) }), grant: grantName(grant), baseline };
+      return { ...sent, ...(job && { job: knownFields(job) }), grant: grantName(grant), baseline, ...isPrivate };
     },
 
     /** Signals an event to the project's budget. */

@@ -102,6 +102,8 @@ export interface SendResult {
   job?: AgentJob;
   message?: string;
   statusCode?: number;
+  /** As in {@link SlotAnswer}: the grant may have come before an ask was answered. */
+  linksArePrivate?: true;
   refusal?: 'limited' | 'credentials' | 'payment';
   retryAfterMs?: number;
 }

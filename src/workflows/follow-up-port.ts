@@ -61,7 +61,8 @@ export function createPort({ projectId, poll }: FollowUpSettings): FollowUpPort 
   const startedAtMs = startTime.getTime();
   // With a retry policy, each run starts after the previous one has timed out.
   const firstStartedAtMs = startedAtMs - (attempt - 1) * (runTimeoutMs + LONGEST_RETRY_MS);
-  let arePrivate = false;
+  /** Links are private until a worker says otherwise. */
+  let arePrivate = true;
   const show = createDisplay(workflowId, () => arePrivate);
   return {
     startedAtMs: firstStartedAtMs,
@@ -86,7 +87,10 @@ export function createPort({ projectId, poll }: FollowUpSettings): FollowUpPort 
     },
     sendMessage: async (order) => {
       const sent = await sendMessage(order);
-      if (sent.outcome === 'sent') recordSend(Date.now() - startedAtMs);
+      if (sent.outcome === 'sent') {
+        recordSend(Date.now() - startedAtMs);
+        arePrivate = sent.linksArePrivate === true;
+      }
       return sent;
     },
     tellBudget: (event) => tellBudget({ projectId, event: { runId, ...event, workflowId } }),

@@ -209,6 +209,8 @@ describe('sendMessage', () => {
     const { result, calls } = send({}, { baseline: rest });
     const expected = { grant: 'run/3', outcome: 'sent', statusCode: 200, baseline: rest, job: working };
     expect([await result, calls]).toEqual([expected, ['post']]);
+    const isPrivate = send({ linksArePrivate: true }, { baseline: rest });
+    expect(await isPrivate.result).toEqual({ ...expected, linksArePrivate: true });
     const sent: SendMessageOutcome = { outcome: 'limited', statusCode: 429, message: 'why', retryAfterMs: 1 };
     expect(await send({ sent }, { baseline: rest }).result).toEqual({ ...sent, grant: 'run/3', baseline: rest });
   });
