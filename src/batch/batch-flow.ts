@@ -64,7 +64,7 @@ export class BatchFlow extends Flow {
     return total;
   }
 
-  hear(report: PartReport): void {
+  receive(report: PartReport): void {
     const { batch, port } = this;
     const nowMs = port.nowMs();
     if (batch.isStrange(report)) {

@@ -71,7 +71,7 @@ export class PartFlow extends Flow {
     this.#part = new Part(input);
   }
 
-  hear(order: PartOrder): void {
+  receive(order: PartOrder): void {
     this.#isOrphan = order.orphaned ?? false;
     this.#part.obey(order);
     if (order.orphaned) this.#stop('Its batch ended before it was started');

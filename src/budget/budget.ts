@@ -22,7 +22,7 @@ import {
   followUpKey,
   type Grant,
   jobKey,
-  type Known,
+  type KnownSend,
   MIN_LAST_SENDS,
   type SendId,
   type Turn,
@@ -42,7 +42,7 @@ const BATCH_PLACES = 0.9;
 /** Most sends in progress. Limits how many a crash leaves unknown, and how many a service refuses at once. */
 const MAX_UNDER_WAY = 10;
 /** How many at the front learn at once that their reason to wait has changed. Others learn it when they ask. */
-const TOLD = 20;
+const INFORMED = 20;
 /** When a follow-up without a place asks again. A job whose turn is taken is soon at work, and is then watched. */
 const CROWDED_RETRY_MS = 60_000;
 const FULL_RETRY_MS = 900_000;
@@ -106,7 +106,7 @@ export class Budget {
   }
 
   /** Returns the pending messages and clears them. */
-  takeMessages(): Message[] {
+  flushMessages(): Message[] {
     return this.#messages.splice(0);
   }
 
@@ -131,7 +131,7 @@ export class Budget {
     return waiter ? this.#standing(nowMs, waiter, this.line()) : { kind: 'ended' };
   }
 
-  hear(nowMs: number, event: BudgetEvent): void {
+  receive(nowMs: number, event: BudgetEvent): void {
     this.#expire(nowMs);
     if (event.kind === 'settle') this.#settle(nowMs, event);
     else this.#end(nowMs, event);
@@ -164,14 +164,14 @@ export class Budget {
     state.spent.push(...Array.from({ length: others }, () => atMs));
     for (const { workflowId, isRunning } of sends) {
       const past = state.known[followUpKey(workflowId)];
-      const wasHeard = past?.outcome === 'sent';
-      if (past?.outcome === 'rejected' || (wasHeard && !isRunning)) continue;
+      const wasReported = past?.outcome === 'sent';
+      if (past?.outcome === 'rejected' || (wasReported && !isRunning)) continue;
       // Its lease is over, and the outcome of it or of a later send may never be reported again.
       state.grants = state.grants.filter((grant) => grant.workflowId !== workflowId);
       // A place in line may be older than a reset, and its send may have been made: the follow-up asks again.
       const waiter = state.waiters.find((each) => each.workflowId === workflowId);
       const sendNumber = Math.max(past?.sendNumber ?? 1, waiter?.sendNumber ?? 1);
-      if (!wasHeard)
+      if (!wasReported)
         this.#bookSend(atMs, { workflowId, runId: '', sendNumber }, 'unknown', { waiter, listedAtMs: nowMs });
       if (waiter) this.#leaveLine(workflowId);
       if (waiter) this.#messages.push({ workflowId });
@@ -276,7 +276,7 @@ export class Budget {
     this.#checkOwners(nowMs);
     const line = this.line();
     const inLine = new Set(line);
-    const first = [...line, ...state.waiters.filter((waiter) => !inLine.has(waiter))].slice(0, TOLD);
+    const first = [...line, ...state.waiters.filter((waiter) => !inLine.has(waiter))].slice(0, INFORMED);
     for (const waiter of first) {
       if (waiter.told === this.#reason(nowMs, waiter, line)) continue;
       this.#messages.push({ workflowId: waiter.workflowId, answer: this.#standing(nowMs, waiter, line) });
@@ -446,7 +446,7 @@ export class Budget {
     const grant = state.grants.find((each) => isSame(each, settlement));
     const atMs = Math.min(nowMs, Math.max(settlement.atMs, grant?.grantedAtMs ?? 0));
     // A reset run's repeated report adds nothing.
-    const isFirstWord = past?.outcome === null && past.runId === runId && past.sendNumber === sendNumber;
+    const isFirstReport = past?.outcome === null && past.runId === runId && past.sendNumber === sendNumber;
     const isNew = !grant && !(past?.runId === runId && past.sendNumber >= sendNumber);
     if (outcome === 'notSent') this.#free(settlement, atMs);
     else this.#note(settlement, outcome, atMs);
@@ -465,7 +465,7 @@ export class Budget {
       }
     }
     const isLatest = sendNumber >= (past?.sendNumber ?? 0);
-    if (isFirstWord || (isNew && isLatest)) this.#learn(settlement, isFirstWord ? past.grantedAtMs : 0, atMs);
+    if (isFirstReport || (isNew && isLatest)) this.#learn(settlement, isFirstReport ? past.grantedAtMs : 0, atMs);
   }
 
   /** Draws conclusions about the service from an outcome. */
@@ -571,8 +571,8 @@ export class Budget {
     const { grants, spent } = this.state;
     const past = this.state.known[followUpKey(send.workflowId)];
     const isGranted = (each: Grant) => isSame(each, send);
-    const isUnheard = past?.outcome === null && past.runId === send.runId && past.sendNumber === send.sendNumber;
-    const slot = isUnheard && !grants.some(isGranted) ? spent.indexOf(past.overAtMs) : -1;
+    const isUnreported = past?.outcome === null && past.runId === send.runId && past.sendNumber === send.sendNumber;
+    const slot = isUnreported && !grants.some(isGranted) ? spent.indexOf(past.overAtMs) : -1;
     if (slot >= 0) spent.splice(slot, 1);
     this.state.grants = grants.filter((each) => !isGranted(each));
     this.#note(send, 'notSent', atMs);
@@ -653,8 +653,8 @@ export class Budget {
     state.grantsSinceBatch = lane === 'batch' ? 0 : state.grantsSinceBatch + 1;
     const send = { runId, sendNumber, grantedAtMs: nowMs, overAtMs };
     const { refusals } = state.known[followUpKey(workflowId)] ?? {};
-    const unheard = { outcome: null, outcomeAtMs: 0, isTaken: false };
-    const known: Known = { ...send, ...unheard, messageTag, arrival, ...(refusals && { refusals }) };
+    const unreported = { outcome: null, outcomeAtMs: 0, isTaken: false };
+    const known: KnownSend = { ...send, ...unreported, messageTag, arrival, ...(refusals && { refusals }) };
     put(state.known, followUpKey(workflowId), known);
     const { lastTurn } = state.turns[job] ?? {};
     const turn: Turn = { owner: workflowId, latest: followUpKey(workflowId), ...(lastTurn && { lastTurn }) };
@@ -663,7 +663,7 @@ export class Budget {
     this.#messages.push({ workflowId, answer: this.#granted(workflowId, known) });
   }
 
-  #granted(workflowId: string, { runId, sendNumber, grantedAtMs, overAtMs }: Known): Granted {
+  #granted(workflowId: string, { runId, sendNumber, grantedAtMs, overAtMs }: KnownSend): Granted {
     const send = { workflowId, runId, sendNumber };
     // An expired grant has no lease left, so the send must not start.
     const { leaseMs } = this.state.grants.find((grant) => isSame(grant, send)) ?? { leaseMs: 1 };
@@ -717,7 +717,7 @@ export class Budget {
 }
 
 /** Delays a message that is repeatedly refused while others are accepted, longer each time. */
-function holdOf({ refusals, outcomeAtMs }: Known): Pick<Waiter, 'held'> | undefined {
+function holdOf({ refusals, outcomeAtMs }: KnownSend): Pick<Waiter, 'held'> | undefined {
   if (!refusals || refusals.count < 2) return undefined;
   const { count, retryAfterMs = 0 } = refusals;
   const holdMs = Math.max(retryAfterMs, Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** (count - 2)));

@@ -59,8 +59,8 @@ export class BudgetLoop {
     return this.change((nowMs) => this.budget.ask(nowMs, ask));
   }
 
-  hear(event: BudgetEvent): void {
-    this.change((nowMs) => this.budget.hear(nowMs, event));
+  receive(event: BudgetEvent): void {
+    this.change((nowMs) => this.budget.receive(nowMs, event));
   }
 
   change<T>(event: (nowMs: number) => T): T {
@@ -84,7 +84,7 @@ export class BudgetLoop {
       if (budget.state.isCounting) await this.#count();
       if (isFull) budget.assumeFull(port.nowMs());
       budget.advance(port.nowMs());
-      for (const message of budget.takeMessages()) void this.#send(message);
+      for (const message of budget.flushMessages()) void this.#send(message);
       port.show();
       const nextMs = budget.nextChangeMs(port.nowMs());
       const isOver = () => this.#isChanged || this.#mayEnd();

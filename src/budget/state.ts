@@ -32,7 +32,7 @@ export interface Grant extends SendId {
   overAtMs: number;
 }
 
-export interface Known {
+export interface KnownSend {
   runId: string;
   sendNumber: number;
   grantedAtMs: number;
@@ -100,7 +100,7 @@ export interface BudgetState {
   /** When follow-ups that block others' jobs are next checked. */
   checkOwnersAtMs: number;
   /** By {@link followUpKey}, latest last. */
-  known: Record<string, Known>;
+  known: Record<string, KnownSend>;
   /** By {@link jobKey}, latest last. */
   turns: Record<string, Turn>;
   /** Newest last. */

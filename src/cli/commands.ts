@@ -2,7 +2,7 @@ import { Argument, type Command, Option } from 'commander';
 import {
   followUpStates,
   lanes,
-  resolveWords,
+  deliveryDecisions,
   retryChoices,
   scheduleOverlaps,
   unknownDeliveryActions,
@@ -75,7 +75,7 @@ export function addCommands(program: Command, cli: Cli): void {
   );
   followUp('resolve <workflowId>', `% ${EXAMPLE_ID} sent`, (code) => code.resolve)
     .description('tell a reconciling follow-up whether its message was delivered')
-    .addArgument(new Argument('<word>', 'notSent sends the message again').choices(resolveWords));
+    .addArgument(new Argument('<decision>', 'notSent sends the message again').choices(deliveryDecisions));
 
   const batches = program.command('batch').description('send messages to many agent jobs, and manage these batches');
   const batch = adder(batches, () => import('./batch.js'));

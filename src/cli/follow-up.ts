@@ -9,7 +9,7 @@ import {
   type StartedFollowUp,
   TemporalUnreachableError,
 } from '../client/index.js';
-import type { ResolveWord } from '../contract/choices.js';
+import type { DeliveryDecision } from '../contract/choices.js';
 import { defined } from '../contract/defined.js';
 import { type FollowUpResult, followUpWorkflowId, isEndState } from '../contract/index.js';
 import { describeState, nextStep } from '../follow-up/details.js';
@@ -169,20 +169,20 @@ export const pollNow = order(
 
 /** `follow-up resolve` */
 export const resolve = order(
-  (followUp, word: ResolveWord) => followUp.resolve(word),
+  (followUp, decision: DeliveryDecision) => followUp.resolve(decision),
   (resolved) => ({ resolved }),
-  (workflowId, word) => `${workflowId} now treats its message as ${word}`,
+  (workflowId, decision) => `${workflowId} now treats its message as ${decision}`,
 );
 
-function order<Word = unknown>(
-  give: (followUp: FollowUpHandle, word: Word) => Promise<void>,
-  done: (word: Word) => object,
-  text: (workflowId: string, word: Word) => string,
+function order<Decision = unknown>(
+  give: (followUp: FollowUpHandle, decision: Decision) => Promise<void>,
+  done: (decision: Decision) => object,
+  text: (workflowId: string, decision: Decision) => string,
 ) {
-  return async ({ env, output }: Cli, workflowId: string, word: Word): Promise<void> => {
+  return async ({ env, output }: Cli, workflowId: string, decision: Decision): Promise<void> => {
     await withTemporal({ env, output }, async (session) => {
-      await give(session.followUps.handle(workflowId), word);
-      output.data({ workflowId, ...done(word) }, text(workflowId, word));
+      await give(session.followUps.handle(workflowId), decision);
+      output.data({ workflowId, ...done(decision) }, text(workflowId, decision));
       await sayWhenUnattended(session, output);
     });
   };

@@ -12,7 +12,7 @@ import {
   parseInput,
   pollNowSignal,
   resolveDeliveryUpdate,
-  type ResolveWord,
+  type DeliveryDecision,
   SearchAttribute,
 } from '../contract/index.js';
 import { readRunStart } from '../temporal/lookups.js';
@@ -172,8 +172,8 @@ export class FollowUpHandle {
    *
    * @throws RefusedError if it is not reconciling, or has ended; WorkerUnavailableError
    */
-  async resolve(word: ResolveWord): Promise<void> {
-    const send = () => this.#handle.executeUpdate(resolveDeliveryUpdate, { args: [word] });
+  async resolve(decision: DeliveryDecision): Promise<void> {
+    const send = () => this.#handle.executeUpdate(resolveDeliveryUpdate, { args: [decision] });
     try {
       await this.#message(() => sendUpdate(this.#client, this.#about, send));
     } catch (error) {

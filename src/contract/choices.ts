@@ -16,8 +16,8 @@ export const deliveredValues = ['yes', 'no', 'unknown'] as const;
 export type Delivered = (typeof deliveredValues)[number];
 
 /** An operator's decisions about an unknown delivery. */
-export const resolveWords = ['sent', 'notSent'] as const;
-export type ResolveWord = (typeof resolveWords)[number];
+export const deliveryDecisions = ['sent', 'notSent'] as const;
+export type DeliveryDecision = (typeof deliveryDecisions)[number];
 
 /** States of a follow-up that waits before its send. */
 export const waitingStates = ['waiting-for-budget', 'waiting-for-job', 'blocked'] as const;

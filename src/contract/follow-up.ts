@@ -4,7 +4,7 @@ import {
   deliveredValues,
   type EndState,
   endStates,
-  type ResolveWord,
+  type DeliveryDecision,
   sendingStates,
   waitingStates,
 } from './choices.js';
@@ -228,4 +228,4 @@ export const progressQuery = defineQuery<FollowUpProgress>('progress');
 export const pollNowSignal = defineSignal('pollNow');
 
 /** An operator's decision about an unknown delivery. Accepted only while the follow-up is reconciling. */
-export const resolveDeliveryUpdate = defineUpdate<void, [word: ResolveWord]>('resolveDelivery');
+export const resolveDeliveryUpdate = defineUpdate<void, [decision: DeliveryDecision]>('resolveDelivery');

@@ -9,8 +9,8 @@ import {
   FailureType,
   type FollowUpResult,
   type FollowUpSettings,
-  type ResolveWord,
-  resolveWords,
+  type DeliveryDecision,
+  deliveryDecisions,
 } from '../contract/index.js';
 import {
   type FollowUpFacts,
@@ -91,9 +91,9 @@ const LONGEST_CONFIRMATION_MS = 40_000;
 export class FollowUp {
   #answer: Answer | undefined;
   #isCancelled = false;
-  #operatorWord: ResolveWord | undefined;
+  #decision: DeliveryDecision | undefined;
   /** Whether an operator may decide, once, whether the message was delivered. */
-  #isWordDue = false;
+  #isDecisionDue = false;
   /** Bounds how often `pollNow` restarts the watch for an end: each use adds the time that a watch needs to confirm one. */
   #watchedUntilMs = 0;
   /** Whether an earlier run, or an earlier send of this run, may have delivered the message. */
@@ -124,7 +124,7 @@ export class FollowUp {
   }
 
   /** Receives a grant that was not immediate, or a new reason to wait. */
-  hear(answer: Granted | Waiting): void {
+  receive(answer: Granted | Waiting): void {
     // A budget's signals are unordered and may come late.
     if (answer.sendNumber !== this.#sendNumber) return;
     if (answer.kind === 'granted' && grantName(answer) === this.#spent) return;
@@ -163,19 +163,19 @@ export class FollowUp {
   }
 
   /** Why an operator's decision about the delivery is refused; `undefined` if it is accepted. */
-  refusalOfWord(word: unknown): string | undefined {
-    if (!resolveWords.some((known) => known === word)) {
-      return `resolveDelivery: must be ${resolveWords.join(' or ')} (given ${JSON.stringify(word)})`;
+  refusalOfDecision(decision: unknown): string | undefined {
+    if (!deliveryDecisions.some((known) => known === decision)) {
+      return `resolveDelivery: must be ${deliveryDecisions.join(' or ')} (given ${JSON.stringify(decision)})`;
     }
     const { state } = this.#standing;
     if (state !== 'reconciling') return `resolveDelivery: the follow-up must be reconciling (it is ${state})`;
-    return this.#isWordDue ? undefined : 'resolveDelivery: the delivery has already been decided';
+    return this.#isDecisionDue ? undefined : 'resolveDelivery: the delivery has already been decided';
   }
 
   /** Applies an operator's decision whether the message was delivered. */
-  resolveDelivery(word: ResolveWord): void {
-    this.#operatorWord = word;
-    this.#isWordDue = false;
+  resolveDelivery(decision: DeliveryDecision): void {
+    this.#decision = decision;
+    this.#isDecisionDue = false;
     this.#interrupt();
   }
 
@@ -281,7 +281,7 @@ export class FollowUp {
       this.#checkPatience();
       const pushed = this.#answer;
       this.#answer = undefined;
-      if (pushed?.kind === 'granted' && pushed.sendNumber === this.#sendNumber) return { answer: this.#take(pushed) };
+      if (pushed?.kind === 'granted' && pushed.sendNumber === this.#sendNumber) return { answer: this.#accept(pushed) };
       this.#isWoken = false;
       this.#isInterrupted = false;
       const asking = port.askForSlot(order(), this.#patienceEndsMs, ({ reason, message }) => {
@@ -294,7 +294,7 @@ export class FollowUp {
       if (unansweredInARow > 0) await this.#pause(this.#backoffMs(unansweredInARow), this.#patienceEndsMs);
       if (!asked) continue;
       if ((asked.kind === 'atWork' || asked.kind === 'archived') && asked.answer) {
-        this.#take(asked.answer);
+        this.#accept(asked.answer);
         if (asked.answer.kind === 'granted') await this.#giveBack(asked.answer);
       }
       notFoundInARow = asked.kind === 'notFound' ? notFoundInARow + 1 : 0;
@@ -339,7 +339,7 @@ export class FollowUp {
         throw new Failed(FailureType.Closed, message, this.#unsent());
       }
       if (answer.sendNumber !== this.#sendNumber) return undefined;
-      this.#take(answer);
+      this.#accept(answer);
       if (answer.kind === 'granted') {
         if (!this.#isCancelled) return answer;
         await this.#giveBack(answer);
@@ -359,7 +359,7 @@ export class FollowUp {
    * Only the budget can rule out a send of an earlier run: it gives no place to a follow-up that may have sent. An
    * answer for another run proves nothing, because a reset run replays its predecessor's answers.
    */
-  #take<A extends Granted | Waiting | Full>(answer: A): A {
+  #accept<A extends Granted | Waiting | Full>(answer: A): A {
     if (answer.runId === this.port.runId) this.#isInDoubt &&= answer.sendNumber > 1;
     return answer;
   }
@@ -391,7 +391,7 @@ export class FollowUp {
     const { runId, sendNumber, grantedAtMs, leaseMs } = grant;
     this.#spent = grantName(grant);
     // A decision covers one send only.
-    this.#operatorWord = undefined;
+    this.#decision = undefined;
     const order = { grant: { runId, sendNumber, grantedAtMs, leaseMs }, ...(baseline && { baseline }) };
     // Shown before the send, because a new budget finds possible sends by their state.
     this.#show({ state: 'sending' });
@@ -407,7 +407,7 @@ export class FollowUp {
     const standing = { state: 'waiting-for-job', waitReason: 'job-busy' } as const;
     const end = await this.#watch('rest', turn, this.#patienceEndsMs, standing, { isOver: isGranted });
     // It may still have a place in line from an earlier ask.
-    if (this.#answer?.kind === 'granted') await this.#giveBack(this.#take(this.#answer));
+    if (this.#answer?.kind === 'granted') await this.#giveBack(this.#accept(this.#answer));
     if (end?.kind === 'deadline') await this.#pause(LONGEST_BACKOFF_MS, this.#patienceEndsMs);
     return end?.kind !== 'rest' || end.seen.polls > 1;
   }
@@ -420,13 +420,13 @@ export class FollowUp {
     const { turn } = sent;
     const deadlineMs = turn.arrivedByMs + settleTimeMs;
     this.#facts.waitsUntil = iso(deadlineMs);
-    const isOver = () => this.#operatorWord !== undefined;
-    this.#isWordDue = true;
+    const isOver = () => this.#decision !== undefined;
+    this.#isDecisionDue = true;
     const end = await this.#watch('evidence', turn, deadlineMs, { state: 'reconciling' }, { isOver });
-    this.#isWordDue = false;
+    this.#isDecisionDue = false;
     if (end?.kind === 'foreign') return this.#askWhoHasTurn(sent);
-    const word = this.#operatorWord;
-    this.#operatorWord = undefined;
+    const decision = this.#decision;
+    this.#decision = undefined;
     if (end?.kind === 'evidence') {
       const arrivedByMs = Math.min(turn.arrivedByMs, port.nowMs());
       return { ...sent, turn: { ...turn, arrivedByMs }, observedActive: isAtWork(end.job) };
@@ -434,11 +434,12 @@ export class FollowUp {
     if (this.#isCancelled) {
       throw new Failed(FailureType.Cancelled, 'Cancelled while the delivery was unknown', 'unknown');
     }
-    if (word === 'sent' || (!word && onUnknownDelivery === 'assumeSent')) return { ...sent, kind: 'assumed' };
-    if (word === 'notSent' || onUnknownDelivery === 'resend') {
+    if (decision === 'sent' || (!decision && onUnknownDelivery === 'assumeSent')) return { ...sent, kind: 'assumed' };
+    if (decision === 'notSent' || onUnknownDelivery === 'resend') {
       this.#facts.earlierSendUnknown = true;
       // The wait for the first send may have used up the time.
-      if (word) this.#patienceEndsMs = Math.max(this.#patienceEndsMs, port.nowMs() + this.settings.budgetWaitTimeoutMs);
+      if (decision)
+        this.#patienceEndsMs = Math.max(this.#patienceEndsMs, port.nowMs() + this.settings.budgetWaitTimeoutMs);
       return undefined;
     }
     const message = `It is unknown whether the message was delivered${why === undefined ? '' : `: ${why}`}`;

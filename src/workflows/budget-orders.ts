@@ -13,7 +13,7 @@ import { parseInput, pauseInputSchema, setLimitInputSchema } from '../contract/i
 import { accept, invalidInput } from './failures.js';
 
 /** Registers the handlers of operators' updates. All but `take` return the status. */
-export function hearOrders(loop: BudgetLoop, status: (nowMs: number) => BudgetStatus): void {
+export function handleOrders(loop: BudgetLoop, status: (nowMs: number) => BudgetStatus): void {
   const { budget } = loop;
   const parseLimit = (input: unknown) => accept(parseInput(setLimitInputSchema, input ?? {}));
   const parsePause = (input: unknown) => accept(parseInput(pauseInputSchema, input ?? {}));

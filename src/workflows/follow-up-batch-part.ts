@@ -51,7 +51,7 @@ export async function followUpBatchPart(input: PartInput | null): Promise<BatchC
   });
   setHandler(partOrderSignal, (message) => {
     const order = parseInput(partOrderSchema, message);
-    if (order.ok) flow.hear(order.value);
+    if (order.ok) flow.receive(order.value);
   });
   setHandler(batchItemsQuery, (range) => flow.page(pageRange(range, input.first)));
   CancellationScope.current().cancelRequested.catch(() => flow.refuseCancel());

@@ -118,7 +118,7 @@ function handleMessages(flow: BatchFlow): void {
   });
   setHandler(partReportSignal, (message) => {
     const report = parseInput(partReportSchema, message);
-    if (report.ok) flow.hear(report.value);
+    if (report.ok) flow.receive(report.value);
   });
   setHandler(batchStatusQuery, () => batch.status(), { description: 'Counts of the items by state' });
   setHandler(batchPartsQuery, () => batch.partIds());

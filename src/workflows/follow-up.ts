@@ -67,12 +67,12 @@ async function seeThrough(settings: FollowUpSettings): Promise<FollowUpResult> {
   setHandler(wakeSignal, () => flow.wake());
   setHandler(answerSignal, (answer: unknown) => {
     const parsed = parseInput(answerSchema, answer);
-    if (parsed.ok) flow.hear(parsed.value);
+    if (parsed.ok) flow.receive(parsed.value);
   });
-  setHandler(resolveDeliveryUpdate, (word) => flow.resolveDelivery(word), {
+  setHandler(resolveDeliveryUpdate, (decision) => flow.resolveDelivery(decision), {
     description: 'Only while it is reconciling: "sent" or "notSent"',
-    validator: (word: unknown) => {
-      const message = flow.refusalOfWord(word);
+    validator: (decision: unknown) => {
+      const message = flow.refusalOfDecision(decision);
       if (message === undefined) return;
       throw ApplicationFailure.create({ type: FailureType.InvalidInput, message, nonRetryable: true });
     },

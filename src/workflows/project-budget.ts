@@ -12,7 +12,7 @@ import {
 import { instantMsSchema } from '../contract/durations.js';
 import { parseFollowUpWorkflowId, parseInput, projectBudgetWorkflowId } from '../contract/index.js';
 import { createBudgetMetrics } from './budget-metrics.js';
-import { hearOrders } from './budget-orders.js';
+import { handleOrders } from './budget-orders.js';
 import { accept, invalidInput } from './failures.js';
 import { continueAsNew, isContinued, isNextRunDue } from './this-run.js';
 import type { Activities } from '../activities/index.js';
@@ -82,7 +82,7 @@ function listen(projectId: string, loop: BudgetLoop): void {
   setHandler(budgetStatusQuery, answer, { description: 'Slots, queue and last sends' });
   setHandler(tellSignal, (event: unknown) => {
     const parsed = parseInput(budgetEventSchema, event);
-    if (parsed.ok && isOfProject(projectId, parsed.value.workflowId)) loop.hear(parsed.value);
+    if (parsed.ok && isOfProject(projectId, parsed.value.workflowId)) loop.receive(parsed.value);
   });
   setHandler(askUpdate, (ask) => loop.ask(ask), {
     validator: (ask: unknown) => {
@@ -91,7 +91,7 @@ function listen(projectId: string, loop: BudgetLoop): void {
       throw invalidInput([{ field: 'workflowId', message: `must be of ${projectId}` }]);
     },
   });
-  hearOrders(loop, status);
+  handleOrders(loop, status);
 }
 
 function createPort(projectId: string, budget: Budget, isAskedToCancel: () => boolean): BudgetPort {

@@ -169,7 +169,7 @@ describe('askForSlot', () => {
     await expect(silent.result).rejects.not.toThrow('abcdefghijklmnop');
   });
 
-  describe('review N6: a grant of a run that was closed before it', () => {
+  describe('a grant of a run that was closed before it', () => {
     const before: Partial<Known> = { outcome: null, grantedAtMs: START_MS };
 
     test('was never used: it is given back, and asked for again', async () => {
@@ -215,7 +215,7 @@ describe('sendMessage', () => {
     expect(await send({ sent }, { baseline: rest }).result).toEqual({ ...sent, grant: 'run/3', baseline: rest });
   });
 
-  test('review N24 and F11: reads the job where it waited, and keeps it in a heartbeat before the post', async () => {
+  test('reads the job where it waited, and keeps it in a heartbeat before the post', async () => {
     const { result, calls, beats } = send({ job: () => s.done });
     expect(await result).toMatchObject({ outcome: 'sent', baseline: s.done });
     expect(calls).toEqual(['get', 'beat', 'post']);
@@ -242,9 +242,9 @@ describe('sendMessage', () => {
   });
 
   test.each<[string, string, Partial<Info>]>([
-    ['review N6: another run than that of the grant', 'foreign', { workflowExecution: { workflowId, runId: 'other' } }],
-    ['review 6: a second attempt', 'unknown', { attempt: 2 }],
-    ['review 6: an activity that was reset', 'unknown', { currentAttemptScheduledTimestampMs: START_MS + 1 }],
+    ['another run than that of the grant', 'foreign', { workflowExecution: { workflowId, runId: 'other' } }],
+    ['a second attempt', 'unknown', { attempt: 2 }],
+    ['an activity that was reset', 'unknown', { currentAttemptScheduledTimestampMs: START_MS + 1 }],
   ])('%s sends nothing', async (_, outcome, info) => {
     const { result, calls } = send({}, { baseline: rest }, info);
     expect(await result).toMatchObject({ grant: 'run/3', outcome });
@@ -254,7 +254,7 @@ describe('sendMessage', () => {
   test.each([
     [29_999, 'sent'],
     [30_000, 'notSent'],
-  ])('review 7: %i ms after the grant by the wall clock, the message is %s', async (lateMs, outcome) => {
+  ])('%i ms after the grant by the wall clock, the message is %s', async (lateMs, outcome) => {
     const { result } = send({}, { baseline: rest, grant: { ...grant, grantedAtMs: START_MS - lateMs } });
     expect(await result).toMatchObject({ outcome });
   });
@@ -262,7 +262,7 @@ describe('sendMessage', () => {
   test.each([
     ['its stopwatch', { wallMs: () => START_MS, stopwatchMs: () => Date.now() }],
     ['its wall clock', { wallMs: () => Date.now(), stopwatchMs: () => 0 }],
-  ])('review 7: a process that stands still before its post sends nothing, by %s', async (_, clocks) => {
+  ])('a process that stands still before its post sends nothing, by %s', async (_, clocks) => {
     for (const [ms, outcome] of [[29_999, 'sent'] as const, [30_000, 'notSent'] as const]) {
       vi.setSystemTime(START_MS);
       const job = () => (vi.setSystemTime(START_MS + ms), rest);
@@ -276,7 +276,7 @@ test.each([
   ['tells of its own grant', { ...settle, runId: 'run', outcome: 'notSent' } as const, 1],
   ['tells what became of another run’s', { ...settle, runId: 'earlier', outcome: 'sent' } as const, 1],
   ['tells its end', { kind: 'end', workflowId, runId: 'run' } as const, 1],
-  ['review N3: does not give back another run’s', { ...settle, runId: 'earlier', outcome: 'notSent' } as const, 0],
+  ['does not give back another run’s', { ...settle, runId: 'earlier', outcome: 'notSent' } as const, 0],
 ])('tellBudget %s', async (_, event, times) => {
   const { run, tellBudget, budgets } = worker({});
   await run(tellBudget, { projectId: 'p', event }).result;
@@ -362,7 +362,7 @@ describe('watchJob', () => {
 
   test.each<[string, Partial<WatchOrder>, Partial<Info>]>([
     ['the heartbeat of the attempt before', {}, { heartbeatDetails: sleeping.seen, attempt: 2 }],
-    ['review N12: what an earlier watch has seen', sleeping, {}],
+    ['what an earlier watch has seen', sleeping, {}],
   ])('goes on from %s, at the time of its next poll', async (_, more, info) => {
     const { result, reads } = watch({ job: () => s.done }, more, info);
     await pass(5 * MINUTE - 1);
@@ -409,7 +409,7 @@ describe('watchJob', () => {
     expect([Date.now(), reads()]).toEqual([START_MS + SECOND, 0]);
   });
 
-  test('review F2: is foreign in another run, which reads nothing', async () => {
+  test('is foreign in another run, which reads nothing', async () => {
     const { result, calls } = watch({}, { runId: 'earlier' });
     expect(await result).toMatchObject({ kind: 'foreign', seen: { polls: 0 } });
     expect(calls).toEqual([]);
@@ -434,7 +434,7 @@ describe('watchJob', () => {
     expect(reads()).toBe(3);
   });
 
-  test.each([DAY, -DAY])('review N13: judges by the server’s time: this clock is wrong by %i ms', async (wrongMs) => {
+  test.each([DAY, -DAY])('judges by the server’s time: this clock is wrong by %i ms', async (wrongMs) => {
     vi.setSystemTime(START_MS + wrongMs);
     const seen = { ...seenBefore(0), observedActive: false };
     // It ends when the settle time is over, with the third read.
@@ -445,7 +445,7 @@ describe('watchJob', () => {
     expect(await result).toMatchObject({ kind: 'ended', seen: { polls: 43 } });
   });
 
-  test('review N13: the time of an attempt counts from when the server scheduled it', async () => {
+  test('the time of an attempt counts from when the server scheduled it', async () => {
     const { result } = watch({}, sleeping, { currentAttemptScheduledTimestampMs: START_MS + DAY });
     expect(await result).toMatchObject({ kind: 'ended', seen: { polls: 41 } });
   });

@@ -46,7 +46,7 @@ test('one ask at a time goes out for a project, and others do not wait for it', 
   expect(asked()).toBe('1, 3, 2');
 });
 
-test('review 15: an ask whose activity ended while it waited does not go out, and one that fails keeps nobody', async () => {
+test('an ask whose activity ended while it waited does not go out, and one that fails keeps nobody', async () => {
   const { ask, open, asked } = useBudgets();
   const first = ask('p', '1');
   const second = ask('p', '2');

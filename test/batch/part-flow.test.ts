@@ -52,7 +52,7 @@ test('a part cancels a follow-up again that was about to start when the first re
   const { flow, known, started, cancelled, settle, ring } = startPart();
   await settle();
   expect(started).toEqual([idOf(1), idOf(2)]);
-  flow.hear({ ...ORDER, number: 2, share: 0, cancel: true });
+  flow.receive({ ...ORDER, number: 2, share: 0, cancel: true });
   await settle();
   expect(cancelled).toEqual([idOf(1), idOf(2)]);
   known.set(idOf(2), { isOpen: true });
@@ -65,7 +65,7 @@ test('a part that is cancelled withdraws what waits, and leaves what is open to 
   await settle();
   expect(started).toEqual([idOf(1)]);
   known.set(idOf(1), { isOpen: true });
-  flow.hear({ number: 2, share: 0, cancel: true });
+  flow.receive({ number: 2, share: 0, cancel: true });
   await settle();
   const message = 'The batch was cancelled before it was started';
   expect(outcomes()).toEqual([undefined, { type: 'Cancelled', message, delivered: 'no' }]);
@@ -74,7 +74,7 @@ test('a part that is cancelled withdraws what waits, and leaves what is open to 
 test('a part gives up a follow-up only if Temporal does not know it twice in a row', async () => {
   const { flow, known, settle, outcomes, ring, looks } = startPart();
   await settle();
-  flow.hear({ ...ORDER, number: 2, share: 0, cancel: true });
+  flow.receive({ ...ORDER, number: 2, share: 0, cancel: true });
   known.set(idOf(1), { isOpen: true });
   await settle();
   const seen = new Set<unknown>();

@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { type BudgetState, followUpKey, jobKey, type Known } from '../../src/budget/state.js';
+import { type BudgetState, followUpKey, jobKey, type KnownSend } from '../../src/budget/state.js';
 import { trim } from '../../src/budget/trim.js';
 import { askSchema } from '../../src/contract/protocol.js';
 import { askOf, Desk, lastTurn, names } from './support.js';
@@ -32,7 +32,7 @@ function fullState({ workflowId, runId, messageTag }: typeof ordinary, slots: nu
     ids(from, count).map((id) => ({ ...all[0]!, workflowId: id }));
   const turn = { lastTurn: { ...lastTurn, prLink: hash }, latest: hash };
   const turns = ids(0, 3_000).map((id, index) => [jobKey(id), { ...turn, ...(index >= 600 && { owner: id }) }]);
-  const known = ids(1_000, 1_900).map((id): [string, Known] => [
+  const known = ids(1_000, 1_900).map((id): [string, KnownSend] => [
     followUpKey(id),
     { ...Object.values(state.known)[0]!, grantedAtMs: nowMs },
   ]);

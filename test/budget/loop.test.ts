@@ -84,7 +84,7 @@ async function start(
     tell(kind: 'settle' | 'end', name: string) {
       const { workflowId, runId } = askOf(name);
       const send = { sendNumber: 1, outcome: 'sent', atMs: port.time } as const;
-      loop.hear(kind === 'end' ? { kind, workflowId, runId } : { kind, workflowId, runId, ...send });
+      loop.receive(kind === 'end' ? { kind, workflowId, runId } : { kind, workflowId, runId, ...send });
     },
     /** Who is granted a send after this time. Nobody may be before. */
     async grantedAfter(ms: number) {

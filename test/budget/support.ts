@@ -69,7 +69,7 @@ export class Desk {
   call<T>(event: (budget: Budget, nowMs: number) => T): T {
     if (this.options.isRebuilt) this.rebuild();
     const answer = event(this.budget, this.nowMs);
-    this.#messages.push(...this.budget.takeMessages());
+    this.#messages.push(...this.budget.flushMessages());
     return answer;
   }
 
@@ -92,12 +92,12 @@ export class Desk {
   settle(name: string, outcome: SendOutcome = 'sent', change: Partial<Settlement> = {}): void {
     const { workflowId, runId, sendNumber } = this.#asked.get(name) ?? askOf(name);
     const settlement = { workflowId, runId, sendNumber, outcome, atMs: this.nowMs, ...change };
-    this.call((budget, nowMs) => budget.hear(nowMs, { kind: 'settle', ...settlement }));
+    this.call((budget, nowMs) => budget.receive(nowMs, { kind: 'settle', ...settlement }));
   }
 
   end(name: string, change: Partial<End> = {}): void {
     const { workflowId, runId } = this.#asked.get(name) ?? askOf(name);
-    this.call((budget, nowMs) => budget.hear(nowMs, { kind: 'end', workflowId, runId, ...change }));
+    this.call((budget, nowMs) => budget.receive(nowMs, { kind: 'end', workflowId, runId, ...change }));
   }
 
   /** Asks, and says at once that the message was sent. The follow-up keeps its turn. */

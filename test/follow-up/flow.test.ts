@@ -71,7 +71,7 @@ test('a follow-up asks, sends, settles, watches the turn and tells its end', asy
 test('where it waited for its grant, the job is read again', async () => {
   const scene = start({ asks: [waiting()] });
   await scene.pass(10 * MINUTE);
-  scene.flow.hear(granted()());
+  scene.flow.receive(granted()());
   await scene.pass();
   expect(scene.sent[0]).toMatchObject({ atMs: START_MS + 10 * MINUTE, order: { grant: { sendNumber: 1 } } });
   expect(scene.sent[0]?.order).not.toHaveProperty('baseline');
@@ -189,10 +189,10 @@ describe('a delivery that is unknown', () => {
 
   test('takes the word of an operator only while it is asked for, and only known words', async () => {
     const { flow, pass } = start(lost);
-    expect(flow.refusalOfWord('sent')).toContain('must be reconciling (it is waiting-for-budget)');
+    expect(flow.refusalOfDecision('sent')).toContain('must be reconciling (it is waiting-for-budget)');
     await pass(SECOND);
-    expect(flow.refusalOfWord('sent')).toBeUndefined();
-    expect(flow.refusalOfWord({ word: 'sent' })).toContain('must be sent or notSent');
+    expect(flow.refusalOfDecision('sent')).toBeUndefined();
+    expect(flow.refusalOfDecision({ word: 'sent' })).toContain('must be sent or notSent');
   });
 
   test.each([
@@ -559,11 +559,11 @@ describe('progress', () => {
     const first = waiting({ expectedAtMs: START_MS + HOUR, pause });
     const { flow, pass } = start({ asks: [first, s.silent('service')] });
     await pass();
-    flow.hear(waiting({ reason: 'job-busy', position: 0 })());
+    flow.receive(waiting({ reason: 'job-busy', position: 0 })());
     await pass();
     expect(flow.progress()).toMatchObject({ state: 'waiting-for-job', waitReason: 'job-busy' });
     for (const field of ['pause', 'position', 'expectedSendAt']) expect(flow.progress()).not.toHaveProperty(field);
-    flow.hear(waiting({ reason: 'paused', pause })());
+    flow.receive(waiting({ reason: 'paused', pause })());
     await pass();
     expect(flow.progress()).toMatchObject({ state: 'blocked', waitReason: 'paused', pause, position: 3 });
     await pass(HOUR);
@@ -602,10 +602,10 @@ describe('progress', () => {
   const doubtful = { sends: [unknown], job: readableAfter(4) };
   const waits = 'waiting-for-job (job-busy)';
   test.each<[string, s.Script, string]>([
-    ['N18: what it did before trouble', { ...atWork, job: readableAfter(5) }, `${waits}, blocked (service), ${waits}`],
-    ['F10: trouble after the send', { job: () => s.failed('limited') }, 'sending, polling, polling (limited)'],
-    ['F10: trouble in doubt', doubtful, 'sending, reconciling, reconciling (service), polling'],
-    ['F10: before the message leaves, that it sends', { sends: [{ afterMs: DAY }] }, 'sending'],
+    ['what it did before trouble', { ...atWork, job: readableAfter(5) }, `${waits}, blocked (service), ${waits}`],
+    ['trouble after the send', { job: () => s.failed('limited') }, 'sending, polling, polling (limited)'],
+    ['trouble in doubt', doubtful, 'sending, reconciling, reconciling (service), polling'],
+    ['before the message leaves, that it sends', { sends: [{ afterMs: DAY }] }, 'sending'],
   ])('shows review %s', async (_, script, shown) => {
     const scene = start(script);
     await scene.pass(20 * MINUTE);

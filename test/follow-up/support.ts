@@ -270,13 +270,13 @@ export const endText = (end: FollowUpResult | Failed) =>
 const verbs: Record<string, (scene: Scene, words: string[]) => unknown> = {
   pass: (scene, [time = '0']) => scene.pass(msOf(time)),
   /** A grant or a reason to wait arrives, in the name of a run and of a send. */
-  grant: ({ flow }, [runId = 'run', number = '1']) => flow.hear(granted({ runId, sendNumber: Number(number) })()),
-  wait: ({ flow }) => flow.hear(waiting()()),
+  grant: ({ flow }, [runId = 'run', number = '1']) => flow.receive(granted({ runId, sendNumber: Number(number) })()),
+  wait: ({ flow }) => flow.receive(waiting()()),
   poll: ({ flow }) => flow.pollNow(),
   wake: ({ flow }) => flow.wake(),
   cancel: ({ flow }) => flow.cancel(),
   word: ({ flow }, [word]) => flow.resolveDelivery(word as 'sent' | 'notSent'),
-  refusal: ({ flow }, [word]) => String(flow.refusalOfWord(word) !== undefined),
+  refusal: ({ flow }, [word]) => String(flow.refusalOfDecision(word) !== undefined),
   end: async (scene) => endText(await scene.end()),
   sent: ({ sent }) => String(sent.length),
   watched: ({ watched }) => String(watched.length),

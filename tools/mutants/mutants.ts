@@ -100,7 +100,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     name: 'a follow-up takes an answer that was typed by hand for a grant',
-    edits: [[FOLLOW_UP, 'if (parsed.ok) flow.hear(parsed.value)', 'void parsed, flow.hear(answer as never)']],
+    edits: [[FOLLOW_UP, 'if (parsed.ok) flow.receive(parsed.value)', 'void parsed, flow.receive(answer as never)']],
     test: followUp('a waiting follow-up skips nonsense, and refuses invalid updates'),
   },
   {
@@ -144,8 +144,8 @@ export const mutants: readonly Mutant[] = [
     edits: [
       [
         BUDGET,
-        'if (parsed.ok && isOfProject(projectId, parsed.value.workflowId)) loop.hear(parsed.value)',
-        'void parsed, loop.hear(event as never)',
+        'if (parsed.ok && isOfProject(projectId, parsed.value.workflowId)) loop.receive(parsed.value)',
+        'void parsed, loop.receive(event as never)',
       ],
     ],
     test: budget('a budget skips signals and updates that make no sense'),

@@ -20,7 +20,7 @@ import {
 } from '../../src/contract/index.js';
 import { defined } from '../../src/contract/defined.js';
 import { clientOf } from './client.js';
-import { followUp, hear } from './ports.js';
+import { followUp, receive } from './ports.js';
 import { type Code, ContinueAsNew, type Run } from './runs.js';
 import type { Stage } from './seed.js';
 
@@ -224,7 +224,7 @@ export class Batches {
           (await later(() => this.#startItem(input.batchId, workflowId, item, hash))) ? ended(workflowId) : 'used',
       });
       run.flow = flow;
-      const order = (given: unknown) => hear(partOrderSchema, given, (each) => flow.hear(each));
+      const order = (given: unknown) => receive(partOrderSchema, given, (each) => flow.receive(each));
       return { main: () => flow.run(), handlers: { order, cancel: () => flow.refuseCancel() } };
     };
     return { begin, kept: { input } };
@@ -262,7 +262,7 @@ export class Batches {
       };
       const handlers = {
         ...{ add, seal: () => flow.change(() => rules.seal()), cancel: () => flow.change(() => rules.cancel()) },
-        report: (report: unknown) => hear(partReportSchema, report, (each) => flow.hear(each)),
+        report: (report: unknown) => receive(partReportSchema, report, (each) => flow.receive(each)),
         proceed: () => rules.canProceed && flow.change(() => rules.proceed()),
       };
       return { main: () => flow.run(), handlers };

@@ -1,6 +1,6 @@
 import { TimeoutFailure } from '@temporalio/common';
 import type { z } from 'zod';
-import type { ResolveWord, FollowUpSettings as Settings } from '../../src/contract/index.js';
+import type { DeliveryDecision, FollowUpSettings as Settings } from '../../src/contract/index.js';
 import { Budget } from '../../src/budget/budget.js';
 import { BudgetLoop, type RecentSends } from '../../src/budget/loop.js';
 import { type BudgetState, newState } from '../../src/budget/state.js';
@@ -18,7 +18,7 @@ const TELL = { isLocal: true, startToCloseMs: 10_000, retryMs: [1_000, 60_000] }
 const LIST = { isLocal: true, startToCloseMs: 20_000, retryMs: [5_000, 300_000] } as const;
 
 /** Hears a signal if it is not rubbish. */
-export function hear<T>(schema: z.ZodType<T>, input: unknown, what: (event: T) => void): void {
+export function receive<T>(schema: z.ZodType<T>, input: unknown, what: (event: T) => void): void {
   const { success, data } = schema.safeParse(input);
   if (success) what(data);
 }
@@ -64,11 +64,12 @@ export function followUp(settings: Settings): Code {
       },
     } satisfies FollowUpPort);
     const handlers = {
-      answer: (input: unknown) => hear(answerSchema, input, (answer) => flow.hear(answer)),
+      answer: (input: unknown) => receive(answerSchema, input, (answer) => flow.receive(answer)),
       wake: () => flow.wake(),
       cancel: () => flow.cancel(),
       pollNow: () => flow.pollNow(),
-      resolveDelivery: (word: unknown) => flow.refusalOfWord(word) ?? flow.resolveDelivery(word as ResolveWord),
+      resolveDelivery: (word: unknown) =>
+        flow.refusalOfDecision(word) ?? flow.resolveDelivery(word as DeliveryDecision),
     };
     return { main: () => flow.run(), handlers };
   };
@@ -126,9 +127,9 @@ export function projectBudget({ settings, places, mostEvents, assumeFull = false
         return answer;
       },
       tell: (input: unknown) =>
-        hear(budgetEventSchema, input, (event) => {
+        receive(budgetEventSchema, input, (event) => {
           log()?.heard(nowMs(), event);
-          loop.hear(event);
+          loop.receive(event);
         }),
       order: (input: unknown) =>
         loop.change((nowMs) => {
