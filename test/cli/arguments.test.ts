@@ -32,7 +32,7 @@ test.each<[args: string | string[], said: RegExp, stdin?: string | Buffer]>([
   ],
   ['status something-else', /workflowId/],
   [['list', '--state', "x' OR '1'='1", '--project', "p' OR '1'='1"], /project:.*state:/],
-  ['resolve follow-up/p/j/k perhaps', /perhaps.*word/],
+  ['resolve follow-up/p/j/k perhaps', /perhaps.*decision/],
   ['simulator --port x --limit 0 --turn -1', /port: .* 0.*limit: .* at least 1.*turn: must be/],
   ['dev --port x --ui-port 0', /port:.*ui-port:/],
   // A port makes no sense beside a configured server.
