@@ -42,7 +42,7 @@ function testEnds(cases: Case[]): void {
     if (afterMs !== undefined) expect(passedMs()).toBe(afterMs);
     if (calls !== undefined) expect(scene.calls.join(', ')).toBe(calls);
     if (details) expect(end).toMatchObject({ details });
-    // Review 5 and N17: whatever it may have asked for is given back.
+    // What it may have asked for is given back.
     expect(scene.told.filter(({ kind }) => kind === 'end')).toHaveLength(1);
     expect(scene.calls.at(-1)).toBe('end');
   });
