@@ -2,6 +2,7 @@ import type { Client, ConnectionLike, WorkflowExecutionDescription } from '@temp
 import { type Payload, WorkflowNotFoundError } from '@temporalio/common';
 import { defined } from '../contract/defined.js';
 import { budgetTaskQueue } from '../contract/names.js';
+import { describeGrpcError, GrpcStatus, grpcStatusOf } from './grpc.js';
 
 const AT_ONCE = 10;
 
@@ -93,12 +94,14 @@ export async function decodePayloads(
  * The arguments of a workflow run.
  *
  * @param runId default: the newest run; continued runs have the same first argument
+ * @throws WorkflowNotFoundError
  */
 export async function readRunStart(client: Client, workflowId: string, runId?: string): Promise<unknown[]> {
-  const { history } = await client.workflowService.getWorkflowExecutionHistory({
-    namespace: client.options.namespace,
-    execution: { workflowId, ...defined({ runId }) },
-    maximumPageSize: 1,
+  const { namespace } = client.options;
+  const request = { namespace, execution: { workflowId, ...defined({ runId }) }, maximumPageSize: 1 };
+  const { history } = await client.workflowService.getWorkflowExecutionHistory(request).catch((error: unknown) => {
+    if (grpcStatusOf(error) !== GrpcStatus.NOT_FOUND) throw error;
+    throw new WorkflowNotFoundError(describeGrpcError(error), workflowId, runId);
   });
   const payloads = history?.events?.[0]?.workflowExecutionStartedEventAttributes?.input?.payloads;
   const args = await decodePayloads(client, workflowId, payloads);

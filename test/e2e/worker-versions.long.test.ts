@@ -81,12 +81,21 @@ async function deployment(command: string, ...more: string[]): Promise<string> {
   return stdout;
 }
 
-/** The server may not know a new worker's version yet. */
-const makeCurrent = (buildId: string) =>
-  eventually(`version ${buildId} is current`, async () => {
+/** Value of the API's `RoutingConfigUpdateState`. */
+const IN_PROGRESS = 1;
+
+async function makeCurrent(buildId: string): Promise<void> {
+  // The server may not know a new worker's version yet.
+  await eventually(`version ${buildId} is current`, async () => {
     await deployment('set-current-version', '--build-id', buildId, '--yes');
     return true;
   });
+  await eventually('its task queues know', async () => {
+    const request = { namespace: 'default', deploymentName };
+    const { workerDeploymentInfo } = await client.workflowService.describeWorkerDeployment(request);
+    return Number(workerDeploymentInfo?.routingConfigUpdateState) !== IN_PROGRESS;
+  });
+}
 
 async function buildOf(workflowId: string): Promise<string | null | undefined> {
   const { raw } = await client.workflow.getHandle(workflowId).describe();
