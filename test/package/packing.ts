@@ -21,7 +21,7 @@ export async function copyRepository(copy: string): Promise<void> {
   const { stdout: tracked } = await run('git', ['ls-files', '-z'], { cwd: repository, maxBuffer: 16 * 1_048_576 });
   for (const name of tracked
     .split('\0')
-    .filter((each) => /^(src|bin|schemas|docs|packages|examples|deploy)\/|^[^/]+$/.test(each))) {
+    .filter((each) => /^(src|bin|schemas|docs|packages|examples|deploy|\.github)\/|^[^/]+$/.test(each))) {
     if (existsSync(join(repository, name))) cpSync(join(repository, name), join(copy, name), { recursive: true });
   }
   symlinkSync(join(repository, 'node_modules'), join(copy, 'node_modules'));
