@@ -1,8 +1,8 @@
 import { Argument, type Command, Option } from 'commander';
 import {
+  deliveryDecisions,
   followUpStates,
   lanes,
-  deliveryDecisions,
   retryChoices,
   scheduleOverlaps,
   unknownDeliveryActions,

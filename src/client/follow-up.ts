@@ -2,6 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { type Client, type WorkflowExecutionInfo, WorkflowUpdateFailedError } from '@temporalio/client';
 import { defined } from '../contract/defined.js';
 import {
+  type DeliveryDecision,
   followUpInputSchema,
   type FollowUpResult,
   followUpResultSchema,
@@ -12,7 +13,6 @@ import {
   parseInput,
   pollNowSignal,
   resolveDeliveryUpdate,
-  type DeliveryDecision,
   SearchAttribute,
 } from '../contract/index.js';
 import { readRunStart } from '../temporal/lookups.js';

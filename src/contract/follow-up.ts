@@ -2,9 +2,9 @@ import { z } from 'zod';
 import { blockReasons, waitReasons } from './budget.js';
 import {
   deliveredValues,
+  type DeliveryDecision,
   type EndState,
   endStates,
-  type DeliveryDecision,
   sendingStates,
   waitingStates,
 } from './choices.js';

@@ -4,13 +4,13 @@ import { defined } from '../contract/defined.js';
 import {
   type AgentJob,
   type Delivered,
+  type DeliveryDecision,
+  deliveryDecisions,
   endOf,
   type FailureDetails,
   FailureType,
   type FollowUpResult,
   type FollowUpSettings,
-  type DeliveryDecision,
-  deliveryDecisions,
 } from '../contract/index.js';
 import {
   type FollowUpFacts,

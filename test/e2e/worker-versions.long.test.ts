@@ -15,7 +15,7 @@ import { type Simulator, startSimulator } from '../../src/simulator/index.js';
 import { startWorker, type WorkerService } from '../../src/worker.js';
 import { eventually } from '../support/eventually.js';
 import { FAST } from '../support/stack.js';
-import { builtBundle } from '../support/workflow-bundles.js';
+import { builtBundle } from '../support/workflow-rig.js';
 
 const taskQueue = `rolling-${randomUUID().slice(0, 8)}`;
 /** The name has the form that the Temporal Worker Controller uses. */

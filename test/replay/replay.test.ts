@@ -1,8 +1,7 @@
 import { Worker } from '@temporalio/worker';
 import { beforeAll, expect, test } from 'vitest';
 import { recordedHistories } from '../support/histories.js';
-import { builtBundle } from '../support/workflow-bundles.js';
-import { installQuietRuntime } from '../support/workflow-rig.js';
+import { builtBundle, installQuietRuntime } from '../support/workflow-rig.js';
 
 beforeAll(installQuietRuntime);
 

@@ -6,7 +6,7 @@ import { makeItems, startBatch } from '../support/batch.js';
 import { eventually } from '../support/eventually.js';
 import { FAST, startStack, type Stack } from '../support/stack.js';
 import { testServerAge } from '../support/temporal-server-binaries.js';
-import { builtBundle } from '../support/workflow-bundles.js';
+import { builtBundle } from '../support/workflow-rig.js';
 
 let stack: Stack;
 beforeAll(async () => {

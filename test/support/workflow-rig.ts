@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { join } from 'node:path';
 import { Client } from '@temporalio/client';
 import { NativeConnection, Worker } from '@temporalio/worker';
 import { createItemFinder } from '../../src/activities/find-items.js';
@@ -12,7 +13,9 @@ import { ensureSearchAttributes } from '../../src/temporal/search-attributes.js'
 import { installRuntime } from '../../src/worker/runtime.js';
 import type { followUp } from '../../src/workflows/index.js';
 import { connectPatiently } from './stack.js';
-import { builtBundle } from './workflow-bundles.js';
+
+/** The bundle that runs in production, made by the build. */
+export const builtBundle = { codePath: join(import.meta.dirname, '..', '..', 'dist', 'workflow-bundle.js') };
 
 /**
  * Installs Temporal's runtime so that it logs only errors, because some workflows fail on purpose. The runtime belongs

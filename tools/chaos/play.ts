@@ -101,7 +101,10 @@ export async function play(
       found.push(...(await contradictions(client, id)));
       if (found.length > 0) for (const { log } of workers) say?.(log);
       violations.push(...found);
-      for (const what of records.flatMap(({ ending }) => ['followUps', `delivered: ${ending?.delivered}`])) count(what);
+      for (const { ending } of records) {
+        count('followUps');
+        count(`delivered: ${ending?.delivered}`);
+      }
     }
     return { counts, violations };
   } finally {

@@ -17,7 +17,7 @@ const ASK_AGAIN = { startToCloseMs: 20_000, retryMs: [2_000, 300_000] } as const
 const TELL = { isLocal: true, startToCloseMs: 10_000, retryMs: [1_000, 60_000] } as const;
 const LIST = { isLocal: true, startToCloseMs: 20_000, retryMs: [5_000, 300_000] } as const;
 
-/** Hears a signal if it is not rubbish. */
+/** Passes a signal on if it is valid, as the workflows do. */
 export function receive<T>(schema: z.ZodType<T>, input: unknown, what: (event: T) => void): void {
   const { success, data } = schema.safeParse(input);
   if (success) what(data);
