@@ -33,6 +33,8 @@ const LAST_LOOK_MS = 30 * 60_000;
 /** The same interval while Temporal reports all ends, as far as the part knows. */
 const RARE_LOOK_MS = 6 * 60 * 60_000;
 const ASKED_AT_ONCE = 100;
+/** How long Temporal may take to start a child: a busy server takes seconds. */
+const START_WITHIN_MS = 60_000;
 
 const GONE: Readonly<ItemOutcome> = {
   error: { type: 'Terminated', message: 'Temporal no longer keeps the follow-up', delivered: 'unknown' },
@@ -56,8 +58,8 @@ export class PartFlow extends Flow {
   #isAskedToCancel = false;
   /** Items whose end Temporal reports to this run. */
   readonly #heard = new Set<number>();
-  /** Items that Temporal may not know, with the outcome to use if the next check does not find them. */
-  readonly #doubts = new Map<number, ItemOutcome>();
+  /** Items that Temporal may not know, with the outcome to use if a check from that time on does not find them. */
+  readonly #doubts = new Map<number, { outcome: ItemOutcome; fromMs: number }>();
   #isLooking = false;
   #lookAtMs = Infinity;
   /** Interval of checks while a check may find what is not reported otherwise. */
@@ -92,17 +94,30 @@ export class PartFlow extends Flow {
 
   async run(): Promise<BatchCounts> {
     const part = this.#part;
-    const { again, items } = this.input;
-    if (again !== undefined) {
-      const gone = await this.#ask(part.positions('waiting'));
-      // Temporal has forgotten some, but not which, so none of the others starts a second time.
-      if (items.length - gone.length < again) for (const position of gone) this.#end(position, GONE);
-    }
+    await this.#adopt();
     for (;;) {
       this.isWoken = false;
       this.#step();
       if (part.hasEnded && !this.#hasNews && this.underWay === 0) return part.counts();
       await this.port.condition(() => this.isWoken);
+    }
+  }
+
+  /** Asks for what an earlier run had started, so that it does not start a second time. */
+  async #adopt(): Promise<void> {
+    const { port, input } = this;
+    const { again, items } = input;
+    if (again === undefined) return;
+    const part = this.#part;
+    const giveUpAtMs = port.nowMs() + START_WITHIN_MS;
+    for (;;) {
+      const gone = await this.#ask(part.positions('waiting'));
+      if (items.length - gone.length >= again) return;
+      // Temporal has forgotten some, but not which.
+      if (port.nowMs() >= giveUpAtMs) return gone.forEach((position) => this.#end(position, GONE));
+      const nextAtMs = port.nowMs() + FIRST_LOOK_MS;
+      port.wakeAt(nextAtMs);
+      await port.condition(() => port.nowMs() >= nextAtMs);
     }
   }
 
@@ -136,12 +151,16 @@ export class PartFlow extends Flow {
     if (outcome === 'used') {
       // It was started before, as after a reset.
       const message = `${workflowId} was used before, and Temporal no longer keeps it`;
-      this.#doubts.set(position, { error: { type: 'NotStarted', message, delivered: 'unknown' } });
+      this.#doubt(position, { error: { type: 'NotStarted', message, delivered: 'unknown' } });
     } else if (outcome.error?.type === 'Terminated' || outcome.error?.type === 'Other') {
       // Temporal may know more about a run that was cut off, and it may run again.
-      this.#doubts.set(position, outcome);
+      this.#doubt(position, outcome);
     } else return this.#end(position, outcome);
     this.#lookSoon(0);
+  }
+
+  #doubt(position: number, outcome: ItemOutcome, forMs = 0): void {
+    this.#doubts.set(position, { outcome, fromMs: this.port.nowMs() + forMs });
   }
 
   #end(position: number, outcome: ItemOutcome): void {
@@ -193,9 +212,9 @@ export class PartFlow extends Flow {
     const gone = await this.#ask(positions);
     this.#isLooking = false;
     for (const position of gone) {
-      const outcome = this.#doubts.get(position);
-      if (outcome) this.#end(position, outcome);
-      else this.#doubts.set(position, GONE);
+      const doubt = this.#doubts.get(position);
+      if (!doubt) this.#doubt(position, GONE, START_WITHIN_MS);
+      else if (this.port.nowMs() >= doubt.fromMs) this.#end(position, doubt.outcome);
     }
     const isInDoubt = (position: number) => this.#doubts.has(position) || !this.#heard.has(position);
     const isUrgent = this.#part.order.cancel || this.#part.positions('open').some(isInDoubt);

@@ -31,8 +31,8 @@ const letAllGo = ({ project }: OperatedBatch) => project.budget.setLimit({ limit
 /** Expects that all eight items were sent once and completed. */
 async function endsWell(batch: OperatedBatch) {
   const result = await batch.result();
+  expect(result.items.filter(({ status }) => status !== 'completed')).toEqual([]);
   expect(result).toMatchObject({ total: 8, completed: 8, errors: 0 });
-  expect(result.items.filter(({ status }) => status === 'completed')).toHaveLength(8);
   expect(batch.project.ledger).toHaveLength(8);
   return result;
 }

@@ -221,7 +221,9 @@ export class Batches {
         tellBatch: (report) => signal(idOf(input.batchId), 'report', report),
         cancelFollowUp: (workflowId) => signal(workflowId, 'cancel'),
         runFollowUp: async ({ workflowId, input: item, hash }) =>
-          (await later(() => this.#startItem(input.batchId, workflowId, item, hash))) ? ended(workflowId) : 'used',
+          (await later(() => this.#startItem(input.batchId, workflowId, item, hash), 10_000))
+            ? ended(workflowId)
+            : 'used',
       });
       run.flow = flow;
       const order = (given: unknown) => receive(partOrderSchema, given, (each) => flow.receive(each));
@@ -278,9 +280,9 @@ function portOf(run: Run, wake: () => void) {
   const { between, pick } = world.chance;
   let alarmAtMs = Infinity;
   /** Does `what` after a while: on a busy server, after seconds. */
-  const later = async <T>(what: () => T): Promise<T> => {
+  const later = async <T>(what: () => T, longestMs = 3_000): Promise<T> => {
     const begin = (id: number) =>
-      world.after(between(2, pick([200, 3_000])), () => void server.deliver(run, { id, value: what() }));
+      world.after(between(2, pick([200, longestMs])), () => void server.deliver(run, { id, value: what() }));
     return (await run.call(begin).result)?.value as T;
   };
   const signal = (workflowId: string, name: string, input?: unknown) =>
