@@ -73,8 +73,10 @@ function watchTasks({ native }, { coresdk }) {
     await complete(worker, bytes);
     for (const command of WorkflowActivationCompletion.decodeDelimited(bytes).successful?.commands ?? []) {
       if (command.scheduleActivity?.activityType === 'sendMessage') reach('send-scheduled');
-      const answer = command.updateResponse?.completed?.data ?? [];
-      if (Buffer.from(answer).includes('"kind":"granted"')) reach('grant-recorded');
+      // The answer to an ask, or the signal to a follow-up that has waited.
+      const { data = [] } =
+        command.updateResponse?.completed ?? command.signalExternalWorkflowExecution?.args?.[0] ?? {};
+      if (Buffer.from(data).includes('"kind":"granted"')) reach('grant-recorded');
       if (command.completeWorkflowExecution ?? command.failWorkflowExecution) reach('end-recorded');
     }
   };
