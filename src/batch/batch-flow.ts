@@ -131,11 +131,11 @@ export class BatchFlow extends Flow {
     if (this.#lookedUp.has(part) || !batch.running().some(([running]) => running === part)) return;
     this.#lookedUp.add(part);
     const { isOpen, items } = await port.findPart(batch.idOf(part));
-    this.#lookedUp.delete(part);
     // Another of its runs is open, as after a reset of the part.
-    if (isOpen) return this.#tell(part, batch.askForAll(part, port.nowMs()));
-    const again = batch.startAgain(part, items, port.nowMs());
+    const again = isOpen ? undefined : batch.startAgain(part, items, port.nowMs());
     if (again) await this.#startPart(again);
+    this.#lookedUp.delete(part);
+    if (isOpen) this.#tell(part, batch.askForAll(part, port.nowMs()));
   }
 
   #watch(nowMs: number): void {

@@ -261,7 +261,9 @@ export class Batch {
     if (found && part.restarts < MOST_RESTARTS) {
       part.restarts += 1;
       const { first, template, items } = found;
-      const again = endedOf(part.counts) - (part.counts.errorsByType.Cancelled ?? 0) + part.open;
+      // Items of a cancelled batch may have ended without a follow-up.
+      const withdrawn = this.state.cancelled ? (part.counts.errorsByType.Cancelled ?? 0) : 0;
+      const again = endedOf(part.counts) - withdrawn + part.open;
       return { batchId, part: index, hash: part.hash, first, template, items, order: orderAnew(part, nowMs), again };
     }
     const message = `${this.idOf(index)} was terminated: see the follow-up`;

@@ -14,7 +14,7 @@ export function describeBatch(status: BatchStatus, errors: readonly BatchItem[],
   if (archived > 0) row('archived', archived);
   if (failed > 0) row('agent jobs that failed', failed);
   for (const [type, count] of Object.entries(errorsByType)) row(`errors ${code(type)}`, count);
-  if (unknown > 0) row('of the errors, delivery unknown', unknown);
+  if (unknown > 0) row('errors with unknown delivery', unknown);
   if (!status.ended) {
     row('open', `${open}, at most ${status.maxOpen}`);
     row('waiting to start', waitingToStart);
@@ -24,7 +24,7 @@ export function describeBatch(status: BatchStatus, errors: readonly BatchItem[],
   if (hold) row('held', `${hold.reason}, since ${markdownInstant(hold.at, nowMs)}`);
   row('to do', nextStep(status));
   if (errors.length > 0) {
-    lines.push('', '**Without success**', '');
+    lines.push('', '**Failed items**', '');
     for (const item of errors) lines.push(`- item ${item.index + 1}, ${code(item.workflowId)}: ${describeEnd(item)}`);
   }
   lines.push('', markdownAsOf(nowMs));
@@ -58,7 +58,7 @@ function nextStep(status: BatchStatus): string {
     // While a list is still being added, some items wait or are open.
     return sealed || status.open + status.waitingToStart > 0
       ? `nothing. ${look}`
-      : `if no more items will be added: run the same \`follow-up batch run\` again, or \`follow-up batch cancel ${batchId}\``;
+      : `to add the rest of its list, run the same \`follow-up batch run\` again; to end it, \`follow-up batch cancel ${batchId}\``;
   }
   if (unknown > 0)
     return `look at the jobs whose delivery is unknown, then: \`follow-up batch retry ${batchId} --only unknown\``;

@@ -52,13 +52,17 @@ export class PartFlow extends Flow {
    */
   #isWanted = false;
   #isOrphan = false;
+  /** Whether it still looks for follow-ups that an earlier run of this part has ordered. */
+  #isAdopting: boolean;
+  /** From then on, Temporal knows all of those. */
+  #allKnownAtMs = Infinity;
   /** Whether it never starts anything again. */
   #hasStopped = false;
   #isCancelled = false;
   #isAskedToCancel = false;
   /** Items whose end Temporal reports to this run. */
   readonly #heard = new Set<number>();
-  /** Items that Temporal may not know, with the outcome to use if a check from that time on does not find them. */
+  /** Items that Temporal may not know, with the outcome to use if a check that begins from then on does not find them. */
   readonly #doubts = new Map<number, { outcome: ItemOutcome; fromMs: number }>();
   #isLooking = false;
   #lookAtMs = Infinity;
@@ -71,6 +75,7 @@ export class PartFlow extends Flow {
   ) {
     super();
     this.#part = new Part(input);
+    this.#isAdopting = input.again !== undefined;
   }
 
   receive(order: PartOrder): void {
@@ -94,7 +99,8 @@ export class PartFlow extends Flow {
 
   async run(): Promise<BatchCounts> {
     const part = this.#part;
-    await this.#adopt();
+    this.#allKnownAtMs = this.port.nowMs() + START_WITHIN_MS;
+    if (this.#isAdopting) this.during(() => this.#adopt());
     for (;;) {
       this.isWoken = false;
       this.#step();
@@ -103,22 +109,27 @@ export class PartFlow extends Flow {
     }
   }
 
-  /** Asks for what an earlier run had started, so that it does not start a second time. */
+  /** Finds the follow-ups that an earlier run started, so that none starts twice. */
   async #adopt(): Promise<void> {
-    const { port, input } = this;
-    const { again, items } = input;
-    if (again === undefined) return;
+    const { again = 0, items } = this.input;
     const part = this.#part;
-    const giveUpAtMs = port.nowMs() + START_WITHIN_MS;
-    for (;;) {
+    for (let waitMs = FIRST_LOOK_MS; ; waitMs *= 2) {
+      const askedAtMs = this.port.nowMs();
       const gone = await this.#ask(part.positions('waiting'));
-      if (items.length - gone.length >= again) return;
-      // Temporal has forgotten some, but not which.
-      if (port.nowMs() >= giveUpAtMs) return gone.forEach((position) => this.#end(position, GONE));
-      const nextAtMs = port.nowMs() + FIRST_LOOK_MS;
-      port.wakeAt(nextAtMs);
-      await port.condition(() => port.nowMs() >= nextAtMs);
+      if (items.length - gone.length >= again) break;
+      if (askedAtMs >= this.#allKnownAtMs) {
+        // Temporal has forgotten some, but not which: none of them may start.
+        for (const position of gone) this.#end(position, GONE);
+        break;
+      }
+      await this.#sleepUntil(Math.min(askedAtMs + waitMs, this.#allKnownAtMs));
     }
+    this.#isAdopting = false;
+  }
+
+  async #sleepUntil(atMs: number): Promise<void> {
+    this.port.wakeAt(atMs);
+    await this.port.condition(() => this.port.nowMs() >= atMs);
   }
 
   #step(): void {
@@ -130,9 +141,11 @@ export class PartFlow extends Flow {
       for (const position of part.positions('open')) this.#cancelFollowUp(position);
       this.#lookSoon();
     }
-    for (const start of this.#isWanted && !this.#hasStopped ? part.start() : []) {
+    const mayStart = this.#isWanted && !this.#hasStopped && !this.#isAdopting;
+    for (const start of mayStart ? part.start() : []) {
       this.#note();
-      this.during(() => this.#runFollowUp(start));
+      // Not awaited: a run that was reset may never hear of the end.
+      void this.#runFollowUp(start).finally(() => this.wake());
     }
     this.#isWanted = false;
     this.#lookAtOpen(nowMs);
@@ -209,12 +222,13 @@ export class PartFlow extends Flow {
 
   async #look(positions: readonly number[]): Promise<void> {
     this.#isLooking = true;
+    const askedAtMs = this.port.nowMs();
     const gone = await this.#ask(positions);
     this.#isLooking = false;
     for (const position of gone) {
       const doubt = this.#doubts.get(position);
       if (!doubt) this.#doubt(position, GONE, START_WITHIN_MS);
-      else if (this.port.nowMs() >= doubt.fromMs) this.#end(position, doubt.outcome);
+      else if (askedAtMs >= doubt.fromMs) this.#end(position, doubt.outcome);
     }
     const isInDoubt = (position: number) => this.#doubts.has(position) || !this.#heard.has(position);
     const isUrgent = this.#part.order.cancel || this.#part.positions('open').some(isInDoubt);
@@ -238,6 +252,11 @@ export class PartFlow extends Flow {
     if (this.#hasStopped) return;
     this.#hasStopped = true;
     this.during(async () => {
+      if (this.input.again !== undefined) {
+        // Adopting may end earlier, because the batch may not know of the latest follow-ups of an earlier run.
+        await this.#sleepUntil(this.#allKnownAtMs);
+        await this.port.condition(() => !this.#isAdopting);
+      }
       await this.#ask(this.#part.positions('waiting'));
       const withdrawn: ItemOutcome = { error: { type: 'Cancelled', message, delivered: 'no' } };
       for (const position of this.#part.positions('waiting')) this.#end(position, withdrawn);
@@ -249,7 +268,8 @@ export class PartFlow extends Flow {
   #report(nowMs: number): void {
     const part = this.#part;
     if (this.#isOrphan) this.#hasNews = false;
-    if (!this.#hasNews || this.#isReporting) return;
+    // Until it knows what an earlier run started, a report would make its batch forget that.
+    if (!this.#hasNews || this.#isReporting || this.#isAdopting) return;
     const dueAtMs = this.#reportedAtMs + REPORT_EVERY_MS * (1 + Math.floor(this.input.part / PARTS_AT_FULL_PACE));
     if (nowMs < dueAtMs && !part.hasEnded) return this.port.wakeAt(dueAtMs);
     this.#hasNews = false;

@@ -283,7 +283,7 @@ export class Budget {
     }
   }
 
-  /** Applies what time alone changes. Runs before every event, so that the time of the last one does not matter. */
+  /** Applies what time alone changes. Runs before every event, so that the result does not depend on when the previous event came. */
   #expire(nowMs: number): void {
     const { state } = this;
     const { windowMs, marginMs } = state.settings;

@@ -39,7 +39,7 @@ export function describeBudgetState(status: BudgetStatus, at: At): string {
   if (paused) return `paused: ${describePause(paused, at)}`;
   if (isCounting) return 'sends nothing yet: it is counting earlier sends';
   if (limit === 0) return 'sends nothing: its limit is 0';
-  if (used > limit) return `sends nothing until ${used - limit} slots are free: more are used than its limit allows`;
+  if (used > limit) return `sends nothing until ${used - limit + 1} slots expire: more are in use than its limit`;
   const learned = status.learnedLimit === undefined ? '' : '; the service seems to accept no more';
   if (used < limit || nextFreeSlotAt === undefined)
     return `sends: ${limit - used} of ${limit} slots are free${learned}`;

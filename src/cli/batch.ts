@@ -21,7 +21,7 @@ import { safeLine } from '../terminal-text.js';
 import { type BatchInputOptions, readBatchInput } from './batch-file.js';
 import { type Cli, ExitCode, interruptible, isLive, UsageError } from './cli.js';
 import { type ProgressText, showRow } from './progress.js';
-import { sayWhenUnattended, withTemporal, withWayOn } from './session.js';
+import { sayWhenUnattended, withTemporal, withHint } from './session.js';
 import { clock, counted, describeTrouble, rowsOf } from './text.js';
 
 /** Most failures and pull requests in a list; `--json` has all. */
@@ -46,10 +46,10 @@ export async function runBatch(
       return ExitCode.ok;
     }
     return interruptible(cli, async (signal) => {
-      const wayOn = `the same command with --id ${input.id} continues it`;
+      const hint = `the same command with --id ${input.id} continues it`;
       const [batch] = await Promise.all([
         session.followUps.startBatch(input, { signal }).catch((error: unknown) => {
-          throw withWayOn(error, followUpBatchWorkflowId({ batchId: input.id }), wayOn, true);
+          throw withHint(error, followUpBatchWorkflowId({ batchId: input.id }), hint, true);
         }),
         sayWhenUnattended(session, output),
       ]);
@@ -134,7 +134,7 @@ export async function continueBatch(cli: Cli, batchId: string): Promise<void> {
   await withTemporal(cli, async ({ followUps }) => {
     const batch = followUps.batch(batchId);
     const hold = await batch.continue();
-    const what = hold ? `it was held: ${safeLine(hold.reason)}` : 'its first items have not all ended';
+    const what = hold ? `it was held: ${safeLine(hold.reason)}` : 'its canary has not ended';
     cli.output.data({ batchId, workflowId: batch.workflowId, hold }, `batch ${batchId} continues; ${what}`);
   });
 }
@@ -173,7 +173,7 @@ async function awaitBatch({ output }: Cli, batch: BatchHandle, signal: AbortSign
   };
   const row = { label: `batch ${batchId}`, work, summarise: () => 'ended' };
   const result = await showRow(output, row).catch((error: unknown) => {
-    throw withWayOn(error, workflowId, `the batch continues. To see it, run: follow-up batch status ${batchId}`);
+    throw withHint(error, workflowId, `the batch continues. To see it, run: follow-up batch status ${batchId}`);
   });
   const { items: first, truncated = false, ...counts } = result;
   const items = truncated ? [] : first;

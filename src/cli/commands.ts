@@ -1,4 +1,4 @@
-import { Argument, type Command, Option } from 'commander';
+import { Argument, type Command, InvalidArgumentError, Option } from 'commander';
 import {
   deliveryDecisions,
   followUpStates,
@@ -267,9 +267,14 @@ function choice(flags: string, description: string, values: readonly string[]): 
 }
 
 function addPromptOptions(command: Command): Command {
+  // Of two messages, one would be lost. Of any other option, the last value counts.
+  const once = (text: string, previous: unknown) => {
+    if (previous === undefined) return text;
+    throw new InvalidArgumentError('Set the prompt once.');
+  };
   return command
-    .option('-p, --prompt <text>', 'the message; - reads it from stdin')
-    .option('-f, --prompt-file <file>', 'file with the message; - reads it from stdin');
+    .option('-p, --prompt <text>', 'the message; - reads it from stdin', once)
+    .option('-f, --prompt-file <file>', 'file with the message; - reads it from stdin', once);
 }
 
 /** Adds an option for every field of a follow-up's input except ids and prompt. */

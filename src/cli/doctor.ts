@@ -178,7 +178,7 @@ function judgeQueue({ taskQueue, type, pollers }: Health['taskQueues'][number]):
  */
 async function examineWork({ followUps }: TemporalSession, health: Health, hasWorkers: boolean) {
   const states = Object.entries(health.followUps).flatMap(([state, count]) => (count > 0 ? `${count} ${state}` : []));
-  const message = states.join(', ') || 'none runs';
+  const message = states.join(', ') || 'none is running';
   const checks = [checked('follow-ups', 'ok', message), ...health.troubles.map(describeTrouble)];
   const projects: string[] = [];
   if (!hasWorkers || !health.hasSearchAttributes) return { checks, projects };

@@ -18,7 +18,7 @@ import { type Cli, ExitCode, interruptible, UsageError } from './cli.js';
 import { type ReportedError, reportOf } from './errors.js';
 import { type PromptSource, readPrompt, toSettings } from './options.js';
 import { type ProgressRow, type ProgressText, showRow } from './progress.js';
-import { sayWhenUnattended, withTemporal, withWayOn } from './session.js';
+import { sayWhenUnattended, withTemporal, withHint } from './session.js';
 import { clock, counted, describeTrouble, localTime, plainLines, rowsOf } from './text.js';
 
 /** `follow-up send` */
@@ -37,10 +37,10 @@ export async function send(
   const { output } = cli;
   return withTemporal(cli, (session) =>
     interruptible(cli, async (signal) => {
-      const wayOn = `if ${workflowId} was started, it continues, and the same command with --key ${key} returns to it`;
+      const hint = `if ${workflowId} was started, it continues, and the same command with --key ${key} returns to it`;
       const [started] = await Promise.all([
         session.followUps.start({ ...followUpInput, key }).catch((error: unknown) => {
-          throw withWayOn(error, workflowId, wayOn, true);
+          throw withHint(error, workflowId, hint, true);
         }),
         sayWhenUnattended(session, output),
       ]);
@@ -51,7 +51,7 @@ export async function send(
         return ExitCode.ok;
       }
       const result = await showRow(output, progressRow(started, signal)).catch((error: unknown) => {
-        throw withWayOn(error, workflowId, `the follow-up continues. To see it, run: follow-up status ${workflowId}`);
+        throw withHint(error, workflowId, `the follow-up continues. To see it, run: follow-up status ${workflowId}`);
       });
       output.data({ workflowId, alreadyStarted, inputDiffers, ...result }, describeResult(workflowId, result));
       // An archived job is a success: the message was sent.
@@ -65,9 +65,11 @@ function reportStart({ output }: Cli, { workflowId, key, alreadyStarted, inputDi
     alreadyStarted ? `key ${key} was used before: this is that follow-up, ${workflowId}` : `started ${workflowId}`,
   );
   if (inputDiffers === true) {
-    output.note('warning: its input differs from this one; nothing was sent for this call, use another key to send it');
+    output.note(
+      'warning: it was started with another input, and this call sends nothing; to send this input, use another key',
+    );
   } else if (alreadyStarted && inputDiffers === undefined) {
-    output.note('warning: it is unknown whether its input differs from this one');
+    output.note('warning: it is unknown whether it was started with the same input');
   }
 }
 

@@ -70,10 +70,8 @@ Exit codes:
   3  the agent job failed`;
 
 /**
- * `follow-up list
- *
- * head` closes stdout early, which is no error. Output that stderr does not accept is dropped, and a worker also
- * continues without stdout.
+ * A reader that has seen enough, such as `head`, may close stdout early: that is no error. Output that stderr does not
+ * accept is dropped, and a worker also continues without stdout.
  */
 function surviveBrokenOutput({ io, output }: Cli, isWorker: boolean): void {
   io.stdout.on('error', (error: NodeJS.ErrnoException) => {

@@ -82,6 +82,7 @@ function order(run: Order, done = {}, text = '') {
 
 function describeText(schedule: ScheduleDescription): string {
   const { name, paused, note, overlap, followUps, projectIds, taskQueue, counts, remainingFirings } = schedule;
+  const next = nextTimes(schedule);
   const several = (name: string, texts: readonly string[]) =>
     texts.map((text, index) => [index ? '' : name, safeLine(text)] as const);
   return rowsOf([
@@ -93,7 +94,7 @@ function describeText(schedule: ScheduleDescription): string {
     ['catch-up', formatDuration(schedule.catchUpWindowMs)],
     ['left', remainingFirings?.toString()],
     ['so far', `${counts.fired} fired, ${counts.skipped} skipped by the overlap policy, ${counts.missed} missed`],
-    ...several('next', nextTimes(schedule).slice(0, 5)),
+    ...several('next', next.length > 0 ? next.slice(0, 5) : ['never']),
     ...several(
       'latest',
       schedule.recentFirings.map(({ batchId }) => batchId),

@@ -94,9 +94,9 @@ export async function sayWhenUnattended({ followUps }: TemporalSession, output: 
  * Adds to an interruption, or to an error because Temporal is away, what continues without the command and how to
  * return to it. During a start, Temporal may have accepted the message without answering.
  */
-export function withWayOn(error: unknown, workflowId: string, wayOn: string, isStart = false): unknown {
+export function withHint(error: unknown, workflowId: string, hint: string, isStart = false): unknown {
   const isAway = error instanceof TemporalUnreachableError;
   if (!isAway && !(error instanceof InterruptedError)) return error;
-  const message = `${error.message}; ${wayOn}`;
+  const message = `${error.message}; ${hint}`;
   return Object.assign(error, { workflowId, message, ...(isAway && isStart && { delivered: 'unknown' }) });
 }

@@ -116,7 +116,8 @@ const refusals = {
   NothingToRetry: (id: string, why: string) => `batch ${id} has no item to retry${why && `: ${why}`}`,
   BudgetStopped: (id: string) =>
     `the budget of ${id} is stopped and accepts no commands; run "follow-up budget restore ${id}" to start it again`,
-  BudgetRunning: (id: string) => `the budget of ${id} is running: there is nothing to restore`,
+  BudgetRunning: (id: string) =>
+    `the budget of ${id} is running: there is nothing to restore; if it does not answer, start a worker`,
   BudgetPaused: (id: string, why: string) => `the budget of ${id} ${why}`,
   BudgetNotFound: (id: string) => `project ${id} has no budget yet: it gets one with its first follow-up`,
   BudgetUpdateRejected: (_id: string, why: string) => why,

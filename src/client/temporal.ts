@@ -120,7 +120,7 @@ function addressOf({ connection }: Client): string | undefined {
 
 /** Converts a time of Temporal's API to epoch milliseconds. */
 export function timestampMs(timestamp: Timestamp | null | undefined): number {
-  if (!timestamp) throw new TypeError('an instant is missing in the answer of Temporal');
+  if (!timestamp) throw new TypeError('the answer of Temporal lacks a time');
   const { seconds, nanos } = timestamp;
   return (seconds?.toNumber() ?? 0) * 1_000 + Math.floor((nanos ?? 0) / 1e6);
 }

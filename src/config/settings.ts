@@ -141,8 +141,8 @@ export const workerSettings = {
     cachedWorkflows: setting('FOLLOW_UP_CACHED_WORKFLOWS', count(1, 100_000), 300),
     /**
      * Concurrent workflow tasks, which share one thread. A task that reads a job keeps its slot during the GET. With
-     * 400 slots and 10,000 simultaneous follow-ups on 2 cores, tasks waited for the thread until they timed out after
-     * 10 s. 100 slots allow 20 reads before a send per second if every GET takes 5 s; the SDK's 40 allow 8.
+     * 400 slots, 10,000 simultaneous follow-ups and 2 cores, tasks wait for the thread until they time out after 10 s.
+     * 100 slots allow 20 reads before a send per second if every GET takes 5 s; the SDK's 40 allow 8.
      */
     workflowTasks: setting('FOLLOW_UP_WORKFLOW_TASKS', count(2, 10_000), 100),
     /**

@@ -52,7 +52,7 @@ export async function downloadWithSdk(
   const name = (await readdir(directory)).find((each) => !each.endsWith('.downloading'));
   if (name !== undefined) return join(directory, name);
   // The SDK repeats the address before every cause. The last cause is the relevant one.
-  throw new Error(`temporal.download does not answer or refuses: ${failure?.split('): ').at(-1) ?? 'no reason'}`);
+  throw new Error(`temporal.download did not answer, or refused: ${failure?.split('): ').at(-1) ?? 'no reason'}`);
 }
 
 const PIPS = ['python3 -m pip', 'pip3', 'pip', 'python -m pip'];

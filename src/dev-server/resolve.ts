@@ -54,7 +54,7 @@ async function checkVersion(path: string, env: Environment): Promise<string> {
   if (!stdout.startsWith('temporal version')) throw new Error(`${path} is not the Temporal CLI: ${stdout.trim()}`);
   const server = /Server (\d+\.\d+)/.exec(stdout)?.[1];
   if (server !== undefined && server.localeCompare(MIN_SERVER_VERSION, 'en', { numeric: true }) < 0) {
-    throw new Error(`${path} holds server ${server}, and at least ${MIN_SERVER_VERSION} is needed`);
+    throw new Error(`${path} contains server ${server}; ${MIN_SERVER_VERSION} or newer is needed`);
   }
   return path;
 }

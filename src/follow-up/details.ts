@@ -75,7 +75,7 @@ export function describeState(progress: FollowUpProgress, at: At): string {
   if (failure) return `${state}: the message was ${WAS[failure.delivered]}`;
   switch (state) {
     case 'waiting-for-budget':
-      if (progress.nextTryAt !== undefined) return 'waiting to try again: the last try could not send';
+      if (progress.nextTryAt !== undefined) return 'waiting to try again: the last attempt did not send';
       return `waiting for a slot of project ${projectId}`;
     case 'waiting-for-job':
       return 'waiting for the job: another turn is in progress';

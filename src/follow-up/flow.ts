@@ -103,7 +103,7 @@ export class FollowUp {
   /** Once the message may have been delivered, the time until which the job may show the previous turn. */
   #turnUntilMs: number | undefined;
   #stop: () => void = () => undefined;
-  /** Whether the follow-up itself stopped its wait, rather than an operator. */
+  /** Whether the flow stopped its own activity. Otherwise, someone ended the activity in Temporal. */
   #isInterrupted = false;
   #isWoken = false;
   /** {@link grantName} of the last grant that was used or returned. No grant is used twice. */
@@ -472,7 +472,7 @@ export class FollowUp {
   }
 
   /**
-   * Another run sent the message, so this is no wait for a slot: the budget is asked for as long as the job may take.
+   * Another run sent the message, so the wait may last as long as the job, not only `budgetWaitTimeout`.
    */
   #askWhoHasTurn({ sentAtMs }: Delivery): 'foreign' {
     const untilMs = Math.max(sentAtMs + this.settings.jobTimeoutMs, this.port.nowMs() + SHORTEST_ASK_MS);

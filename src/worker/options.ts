@@ -111,7 +111,7 @@ export function workflowBundleOptions(workflowsPath: string): BundleOptions {
  * @param bundlePath default: the one in `dist`
  */
 export async function openBundle(
-  bundlePath = join(PACKAGE_ROOT, 'dist', 'workflow-bundle.js'),
+  bundlePath: string | undefined,
   plugins: TemporalPlugin[],
   workflowModules: string[] = [],
   dataConverter: DataConverter = {},
@@ -119,7 +119,9 @@ export async function openBundle(
   const { payloadConverterPath, failureConverterPath } = dataConverter;
   const isBundled = plugins.some((plugin) => plugin.configureBundler !== undefined);
   const inWorkflows = [payloadConverterPath, failureConverterPath, ...workflowModules];
-  if (!isBundled && inWorkflows.every((path) => path === undefined)) return { codePath: bundlePath };
+  if (!isBundled && inWorkflows.every((path) => path === undefined)) {
+    return { codePath: bundlePath ?? join(PACKAGE_ROOT, 'dist', 'workflow-bundle.js') };
+  }
   return bundleWorkflowCode({
     ...workflowBundleOptions(join(PACKAGE_ROOT, 'dist', 'workflows', 'index.js')),
     logger: Runtime.instance().logger,

@@ -2,8 +2,8 @@ import { makeContinueAsNewFunc, type Workflow, workflowInfo } from '@temporalio/
 
 /**
  * Events after which a run continues as new, well below the 4,096 at which the server suggests it. A worker that takes
- * over a workflow replays the whole run first: for a budget with 4,300 events and 160 waiters, that took 5 to 7 s on
- * two busy cores (`npm run chaos -- --only restart`), during which the budget did not answer.
+ * over a workflow replays the whole run before it answers. At 4,300 events and 160 waiters, a budget takes 5 to 7 s for
+ * that on two busy cores (`npm run chaos -- --only restart`).
  */
 const MOST_EVENTS_A_RUN = 1_000;
 

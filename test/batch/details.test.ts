@@ -15,7 +15,7 @@ test.each<[status: Partial<BatchStatus>, headline: string, step: string]>([
   [{}, '22 of 30 ended', 'nothing. What it waits for: `follow-up batch status nightly`'],
   [{ cancelled: true }, '22 of 30 ended, being cancelled', 'nothing. What it waits for'],
   [{ hold }, '22 of 30 ended, held (canary)', '`follow-up batch continue nightly` or `follow-up batch cancel nightly`'],
-  [{ sealed: false, ...over }, '30 of 30 ended, more items may come', 'if no more items will be added: run the same'],
+  [{ sealed: false, ...over }, '30 of 30 ended, more items may come', 'to add the rest of its list, run the same'],
   [{ ended: true, ...over, unknown: 1 }, '30 of 30 ended', 'look at the jobs whose delivery is unknown, then'],
   [
     { ended: true, ...over },

@@ -32,13 +32,13 @@ function startPart(what: Partial<PartInput> = {}, ...found: [workflowId: string,
   };
   const input = { batchId: 'b', part: 0, hash: 'h', first: 0, template: {}, items, order: ORDER, ...what };
   const flow = new PartFlow(input, port);
-  void flow.run();
+  const ended = flow.run();
   const settle = async () => {
     for (let turn = 0; turn < 20; turn++) await new Promise(setImmediate);
   };
   const outcomes = () => flow.page({ offset: 0, limit: 10 }).items.map(({ status, error }) => status ?? error);
   return {
-    ...{ flow, known, started, cancelled, settle, outcomes, nowMs: () => nowMs },
+    ...{ flow, known, started, cancelled, settle, outcomes, ended, nowMs: () => nowMs },
     /** The next timer rings. */
     async ring(): Promise<void> {
       [nowMs, wakeAtMs] = [wakeAtMs, Infinity];
@@ -105,4 +105,27 @@ test('a part that is started again waits for a follow-up that its earlier run wa
   known.set(idOf(1), { isOpen: true });
   await ring();
   expect([started, outcomes()]).toEqual([[idOf(2)], [undefined, undefined]]);
+});
+
+test('a part that is started again and cancelled cancels what it finds at once, and withdraws nothing for a minute', async () => {
+  const input = { again: 1, order: { ...ORDER, share: 1 } };
+  const { flow, known, cancelled, settle, outcomes, ring, nowMs } = startPart(input, [idOf(1), { isOpen: true }]);
+  await settle();
+  flow.receive({ number: 2, share: 0, cancel: true });
+  await settle();
+  expect([cancelled, outcomes()]).toEqual([[idOf(1)], [undefined, undefined]]);
+  // Its batch did not know of this one.
+  while (nowMs() < 20_000) await ring();
+  expect(outcomes()).toEqual([undefined, undefined]);
+  known.set(idOf(2), { isOpen: true });
+  while (!cancelled.includes(idOf(2))) await ring();
+  expect(outcomes()).toEqual([undefined, undefined]);
+});
+
+test('a part ends when all its items have an outcome, although it never hears of their ends', async () => {
+  const { known, started, settle, outcomes, ring, ended } = startPart();
+  await settle();
+  for (const id of started) known.set(id, { outcome: { status: 'completed', prLink: null } });
+  while (outcomes().includes(undefined)) await ring();
+  await expect(ended).resolves.toMatchObject({ completed: 2 });
 });

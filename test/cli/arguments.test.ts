@@ -21,6 +21,7 @@ test.each<[args: string | string[], said: RegExp, stdin?: string | Buffer]>([
   ['send p j', /prompt: give it with --prompt, --prompt-file, or -/],
   ['send p j -p x --colour red', /--colour/],
   ['send p j - --prompt x', /set the prompt once/],
+  ['send p j -p x --prompt y', /--prompt.*'y'.*set the prompt once/i],
   ['send p j -f /nowhere/prompt.txt', /cannot read \/nowhere\/prompt.txt: ENOENT/],
   // The prompt is what is in the file.
   ['send p j -f /dev/null', /prompt: must not be empty/],

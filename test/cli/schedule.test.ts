@@ -85,6 +85,11 @@ test('a JSON document from stdin creates a schedule, and options win over its fi
   await client.schedule.getHandle(name).delete();
 });
 
+test('a schedule for a day that no year has says that it never fires', async () => {
+  const created = await schedule(['create', newName(), '-', '--cron', '0 2 30 2 *'], line('job-1'));
+  expect(created.stdout).toMatch(/^next {6}never$/m);
+});
+
 test.each<[what: string, prompts: string[], cron: string, said: RegExp]>([
   ['a cron that only the server can refuse', ['x'], '61 2 * * *', /cron: minute is not in range/i],
   ['a batch of more than 256 KiB', Array<string>(30).fill('x'.repeat(9_000)), '@daily', /at most 262144 bytes of JSON/],

