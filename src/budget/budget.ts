@@ -283,7 +283,7 @@ export class Budget {
     }
   }
 
-  /** Applies what time alone changes. Runs before every event, so that the result does not depend on when the previous event came. */
+  /** Applies what time alone changes. Runs before every event: no result depends on the time of the previous one. */
   #expire(nowMs: number): void {
     const { state } = this;
     const { windowMs, marginMs } = state.settings;

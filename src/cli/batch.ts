@@ -21,7 +21,7 @@ import { safeLine } from '../terminal-text.js';
 import { type BatchInputOptions, readBatchInput } from './batch-file.js';
 import { type Cli, ExitCode, interruptible, isLive, UsageError } from './cli.js';
 import { type ProgressText, showRow } from './progress.js';
-import { sayWhenUnattended, withTemporal, withHint } from './session.js';
+import { sayWhenUnattended, withHint, withTemporal } from './session.js';
 import { clock, counted, describeTrouble, rowsOf } from './text.js';
 
 /** Most failures and pull requests in a list; `--json` has all. */

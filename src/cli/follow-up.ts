@@ -18,7 +18,7 @@ import { type Cli, ExitCode, interruptible, UsageError } from './cli.js';
 import { type ReportedError, reportOf } from './errors.js';
 import { type PromptSource, readPrompt, toSettings } from './options.js';
 import { type ProgressRow, type ProgressText, showRow } from './progress.js';
-import { sayWhenUnattended, withTemporal, withHint } from './session.js';
+import { sayWhenUnattended, withHint, withTemporal } from './session.js';
 import { clock, counted, describeTrouble, localTime, plainLines, rowsOf } from './text.js';
 
 /** `follow-up send` */

@@ -471,9 +471,7 @@ export class FollowUp {
     throw new Failed(FailureType.JobTimeout, 'The job did not end in time', delivered);
   }
 
-  /**
-   * Another run sent the message, so the wait may last as long as the job, not only `budgetWaitTimeout`.
-   */
+  /** Another run sent the message, so the wait may last as long as the job, not only `budgetWaitTimeout`. */
   #askWhoHasTurn({ sentAtMs }: Delivery): 'foreign' {
     const untilMs = Math.max(sentAtMs + this.settings.jobTimeoutMs, this.port.nowMs() + SHORTEST_ASK_MS);
     this.#patienceEndsMs = Math.max(this.#patienceEndsMs, untilMs);
