@@ -96,7 +96,8 @@ async function runTests(copy: string, chosen: readonly Mutant[]) {
     const results = testResults.filter((each) => each.name === join(copy, test.file));
     const end = results.flatMap((each) => each.assertionResults).find((each) => each.fullName === test.name);
     if (!end) return { status: 'missing', messages: results.map(({ message }) => message) };
-    return { status: end.status, messages: end.failureMessages };
+    // A process that broke off says why.
+    return { status: end.status, messages: end.status === 'pending' ? [failure] : end.failureMessages };
   });
 }
 
