@@ -120,15 +120,15 @@ func progress(ctx context.Context, c client.Client, id string) (Progress, error)
 		return known, err
 	}
 	for _, activity := range description.GetPendingActivities() {
-		details := activity.GetLastFailure().GetApplicationFailureInfo().GetDetails()
+		details := activity.GetHeartbeatDetails()
 		if activity.GetActivityType().GetName() != "watchJob" || len(details.GetPayloads()) == 0 {
 			continue
 		}
-		var news struct{ Looks int }
-		if err := converter.GetDefaultDataConverter().FromPayloads(details, &news); err != nil {
+		var seen struct{ Polls int }
+		if err := converter.GetDefaultDataConverter().FromPayloads(details, &seen); err != nil {
 			return known, err
 		}
-		known.Polls += news.Looks
+		known.Polls += seen.Polls
 	}
 	return known, nil
 }

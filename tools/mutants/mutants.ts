@@ -70,7 +70,8 @@ export const mutants: readonly Mutant[] = [
         POST,
         'if (attempt.answer) return',
         `const to = attempt.answer?.headers['location'];
-  if (typeof to === 'string') return postOnce({ ...request, path: new URL(to, request.origin).pathname });
+  const path = typeof to === 'string' ? new URL(to, request.origin).pathname : request.path;
+  if (path !== request.path) return postOnce({ ...request, path });
   if (attempt.answer) return`,
       ],
     ],
