@@ -70,8 +70,8 @@ export const mutants: readonly Mutant[] = [
         POST,
         'if (attempt.answer) return',
         `const to = attempt.answer?.headers['location'];
-  const path = typeof to === 'string' ? new URL(to, request.origin).pathname : request.path;
-  if (path !== request.path) return postOnce({ ...request, path });
+  const next = typeof to === 'string' ? new URL(to, request.origin).pathname : request.path;
+  if (next !== request.path) return postOnce({ ...request, path: next });
   if (attempt.answer) return`,
       ],
     ],
