@@ -1,5 +1,5 @@
 import { existsSync } from 'node:fs';
-import { copyFile, mkdir, symlink, writeFile } from 'node:fs/promises';
+import { copyFile, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Connection } from '@temporalio/client';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
@@ -316,13 +316,11 @@ test.concurrent.each(Object.entries(guides))(
   async (guide, sections) => {
     const reader = await Reader.open();
     const { directory } = reader;
-    await mkdir(join(directory, 'keys'));
-    for (const name of ['key', 'api-key', 'keys/api-key'])
-      await writeFile(join(directory, name), OLD_KEY, { mode: 0o600 });
+    for (const name of ['key', 'api-key']) await writeFile(join(directory, name), OLD_KEY, { mode: 0o600 });
     const address = inject('temporalAddress');
     const env = {
       TEMPORAL_NAMESPACE: await makeNamespace(connection),
-      AGENT_JOBS_API_KEY_FILE: join(directory, 'keys', 'api-key'),
+      AGENT_JOBS_API_KEY_FILE: join(directory, 'api-key'),
     };
     const simulator = { autoCreate: true, turn: { minMs: 500, maxMs: 1_000 } };
     const stack = await startStack({ address, env, taskQueue: 'follow-ups', simulator });
