@@ -24,9 +24,12 @@ const { newProject } = operated;
 const WINDOW = { windowMs: 3_600_000 };
 
 const saysSo = (project: Project) =>
-  expect
-    .poll(() => project.workflow().query('__temporal_workflow_metadata'))
-    .toMatchObject({ currentDetails: expect.stringMatching(/Cancel refused.*follow-up budget pause/) });
+  eventually('it says so', async () => {
+    const { currentDetails } = await project
+      .workflow()
+      .query<{ currentDetails: string }>('__temporal_workflow_metadata');
+    return /Cancel refused.*follow-up budget pause/.test(currentDetails);
+  });
 
 /** Starts a budget as anyone can. */
 const startBudget = ({ id: projectId }: Project, more = {}, ...carried: unknown[]) =>
