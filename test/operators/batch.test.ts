@@ -33,6 +33,7 @@ async function endsWell(batch: OperatedBatch) {
   const result = await batch.result();
   expect(result.items.filter(({ status }) => status !== 'completed')).toEqual([]);
   expect(result).toMatchObject({ total: 8, completed: 8, errors: 0 });
+  expect(result.items).toHaveLength(8);
   expect(batch.project.ledger).toHaveLength(8);
   return result;
 }
