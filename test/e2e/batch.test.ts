@@ -169,11 +169,11 @@ describe.concurrent('a batch', () => {
   });
 
   test('that is cancelled while it starts the parts of a piece says how many items it has', async () => {
-    const { project, projectId, start } = newProject('cancelled');
+    const { project, start, items } = newProject('cancelled');
     await project.budget.pause();
     const { handle, status, result } = await start({ items: [], open: true });
-    const items = Array.from({ length: 1_500 }, (_, index) => ({ projectId, jobId: `j${index}`, prompt: 'x' }));
-    const answer = handle.executeUpdate(addItemsUpdate, { args: [items] });
+    // Their jobs exist: a follow-up that starts before the cancel waits for the budget.
+    const answer = handle.executeUpdate(addItemsUpdate, { args: [items(1_500, {})] });
     await eventually('it has the items', async () => (await status()).total > 0);
     await handle.cancel();
     expect(await answer).toEqual({ total: 1_500 });
