@@ -210,7 +210,7 @@ export default tseslint.config(
     extends: [tseslint.configs.disableTypeChecked],
     languageOptions: {
       parserOptions: { projectService: false },
-      globals: { process: 'readonly', URL: 'readonly', console: 'readonly', Buffer: 'readonly' },
+      globals: { process: 'readonly', URL: 'readonly', console: 'readonly', Buffer: 'readonly', fetch: 'readonly' },
     },
   },
 );

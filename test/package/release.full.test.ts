@@ -8,10 +8,12 @@ import { describeWith, findMissing } from '../support/requirements.js';
 import { repository, run } from './packing.js';
 
 const workflows = join(repository, '.github', 'workflows');
+const EXAMPLE = 'examples/red-checks/follow-up.yml';
 
 describeWith(await findMissing(['actionlint']))('actionlint', () => {
-  test.each(readdirSync(workflows))('finds nothing wrong in %s', async (name) => {
-    const { stdout } = await run(await resolveGoTool('actionlint'), ['-no-color', join(workflows, name)]);
+  const paths = [...readdirSync(workflows).map((name) => join('.github/workflows', name)), EXAMPLE];
+  test.each(paths)('finds nothing wrong in %s', async (path) => {
+    const { stdout } = await run(await resolveGoTool('actionlint'), ['-no-color', join(repository, path)]);
     expect(stdout).toBe('');
   });
 });

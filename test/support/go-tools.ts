@@ -24,7 +24,7 @@ export function goModule(line: string): GoModule {
 }
 
 /**
- * The programs that check what is in `deploy` and in `.github`: the path of a package in its module, or of a file that
+ * The programs that check what is in `deploy`, `examples` and `.github`: the path of a package in its module, or of a file that
  * is built against the module. Prometheus has the version in docker-compose.yml.
  */
 const goTools = {
