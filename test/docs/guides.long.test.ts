@@ -284,6 +284,8 @@ const notRun: [begin: RegExp, ...tests: string[]][] = [
   [/^docker /, 'test/deploy/image.full.test.ts', 'test/deploy/compose.full.test.ts'],
   [/^kubectl /, 'test/deploy/kubernetes.full.test.ts'],
   [/^promtool /, 'test/deploy/monitoring.full.test.ts'],
+  // They need a repository on GitHub.
+  [/^gh /, 'test/examples/red-checks.test.ts'],
   // They need workers of two versions.
   [/^temporal (worker deployment|workflow update-options) /, 'test/e2e/worker-versions.long.test.ts'],
 ];
