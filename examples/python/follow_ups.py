@@ -82,14 +82,17 @@ async def list_follow_ups(client: Client, project_id: str) -> list[dict[str, Any
     ]
 
 
-async def main() -> int:
-    commands = {"send": send, "progress": progress, "list": list_follow_ups}
-    name, *arguments = sys.argv[1:]
+async def connect() -> Client:
     # TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_API_KEY and so on.
     config = ClientConfig.load_client_connect_config()
     config.setdefault("target_host", "localhost:7233")
-    client = await Client.connect(**config)
-    answer = await commands[name](client, *arguments)
+    return await Client.connect(**config)
+
+
+async def main() -> int:
+    commands = {"send": send, "progress": progress, "list": list_follow_ups}
+    name, *arguments = sys.argv[1:]
+    answer = await commands[name](await connect(), *arguments)
     print(json.dumps(answer))
     return 1 if "failure" in answer and name == "send" else 0
 

@@ -3,8 +3,9 @@ import { cpSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { afterAll, beforeAll, expect, inject, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { z } from 'zod';
+import { eventually } from '../support/eventually.js';
 import { describeWith, findMissing, type Requirement } from '../support/requirements.js';
 import { startStack, type Stack } from '../support/stack.js';
 import { schemaCheck } from '../support/schema-check.js';
@@ -13,10 +14,15 @@ const run = promisify(execFile);
 const exited = z.object({ stdout: z.string(), stderr: z.string(), code: z.int() });
 const examples = join(import.meta.dirname, '..', '..', 'examples');
 
+type Program = [command: string, ...args: string[]];
+
 interface Language {
   name: Requirement;
-  /** Installs what the example in `directory` needs and compiles it. Returns the command that runs it. */
-  build: (directory: string) => Promise<[command: string, ...args: string[]]>;
+  /**
+   * Installs what the examples in `directory` need and compiles them. Returns the commands that run them: the client,
+   * and, except in Java, the workflow with a follow-up as its child.
+   */
+  build: (directory: string) => Promise<Program[]>;
 }
 
 const languages: Language[] = [
@@ -29,15 +35,15 @@ const languages: Language[] = [
       const asListed = ['--quiet', '--require-hashes', '--only-binary', ':all:'];
       await run(python, ['-m', 'pip', 'install', ...asListed, '-r', join(directory, 'requirements.txt')]);
       await run(python, ['-m', 'pip', 'check']);
-      return [python, join(directory, 'follow_ups.py')];
+      return ['follow_ups.py', 'child_workflow.py'].map((file) => [python, join(directory, file)]);
     },
   },
   {
     name: 'go',
     build: async (directory) => {
-      await run('go', ['vet', '-mod=readonly', '.'], { cwd: directory });
-      await run('go', ['build', '-mod=readonly', '-o', 'follow-ups', '.'], { cwd: directory });
-      return [join(directory, 'follow-ups')];
+      await run('go', ['vet', '-mod=readonly', './...'], { cwd: directory });
+      await run('go', ['build', '-mod=readonly', '-o', 'built/', './...'], { cwd: directory });
+      return ['follow-ups', 'child-workflow'].map((name) => [join(directory, 'built', name)]);
     },
   },
   {
@@ -46,10 +52,7 @@ const languages: Language[] = [
       const copy = ['dependency:copy-dependencies', '-DoutputDirectory=target/lib'];
       await run('mvn', ['--quiet', '--batch-mode', 'compile', ...copy], { cwd: directory });
       return [
-        'java',
-        '-cp',
-        [join(directory, 'target/classes'), join(directory, 'target/lib/*')].join(':'),
-        'FollowUps',
+        ['java', '-cp', [join(directory, 'target/classes'), join(directory, 'target/lib/*')].join(':'), 'FollowUps'],
       ];
     },
   },
@@ -59,13 +62,14 @@ for (const { name, build } of languages) {
   describeWith(await findMissing([name]))(`the example in ${name}`, () => {
     const directory = mkdtempSync(join(tmpdir(), `example-${name}-`));
     const projectId = `in-${name}`;
-    const prLinkOf = (jobId: string) => expect.stringContaining(`/${projectId}/${jobId}/pull/`) as string;
+    const prLinkOf = (jobId: string, project = projectId) =>
+      expect.stringContaining(`/${project}/${jobId}/pull/`) as string;
     let stack: Stack;
-    let program: [command: string, ...args: string[]];
+    let programs: Program[];
 
     beforeAll(async () => {
       cpSync(join(examples, name), directory, { recursive: true });
-      [program, stack] = await Promise.all([
+      [programs, stack] = await Promise.all([
         build(directory),
         startStack({ address: inject('temporalAddress'), simulator: { turn: { minMs: 1_000, maxMs: 1_500 } } }),
       ]);
@@ -75,9 +79,11 @@ for (const { name, build } of languages) {
       rmSync(directory, { recursive: true, force: true });
     });
 
-    /** Runs the example. Its answer is JSON on stdout. */
-    async function example(...args: string[]): Promise<{ exitCode: number; answer: unknown }> {
-      const [command, ...rest] = program;
+    /** Runs the client. Its answer is JSON on stdout. */
+    const example = (...args: string[]) => runProgram(0, args);
+
+    async function runProgram(which: 0 | 1, args: string[]): Promise<{ exitCode: number; answer: unknown }> {
+      const [command = '', ...rest] = programs[which] ?? [];
       const env = {
         ...process.env,
         TEMPORAL_ADDRESS: inject('temporalAddress'),
@@ -162,6 +168,53 @@ for (const { name, build } of languages) {
           `${id('long')} polling without`,
           `${id('once')} completed with a link`,
         ]);
+    });
+
+    if (name === 'java') return;
+    describe('as the child of a workflow', () => {
+      const project = `${projectId}-child`;
+      /** The parent's workflow id, which is the key of its follow-up. */
+      const idOf = (jobId: string) => `${name}-${jobId}`;
+      const parent = (jobId: string) => runProgram(1, [project, jobId, idOf(jobId), 'Add tests.']);
+      const followUpOf = (jobId: string) => stack.followUps.handle(`follow-up/${project}/${jobId}/${idOf(jobId)}`);
+      const isIn = (state: string, jobId: string) =>
+        eventually(`the follow-up is ${state}`, async () => (await followUpOf(jobId).describe()).state === state);
+      const messagesTo = (jobId: string) => stack.simulator.ledger.filter((message) => message.jobId === jobId).length;
+
+      test('a follow-up gives its parent the result, and a used key is an error that sends nothing', async () => {
+        stack.simulator.addJob({ projectId: project, jobId: 'child' });
+        const answer = { status: 'completed', prLink: prLinkOf('child', project) };
+        expect(await parent('child')).toEqual({ exitCode: 0, answer });
+        await expect(parent('child')).rejects.toThrow(/already started/i);
+        expect(messagesTo('child')).toBe(1);
+      });
+
+      test('a follow-up that fails gives its parent the type, and that nothing was delivered', async () => {
+        stack.simulator.addJob({ projectId: project, jobId: 'gone', status: 'archived' });
+        expect(await parent('gone')).toEqual({ exitCode: 0, answer: { failure: 'JobArchived', delivered: 'no' } });
+      });
+
+      test('a cancel of the parent before the send ends both as Canceled, and nothing is sent', async () => {
+        stack.simulator.addJob({ projectId: project, jobId: 'early' });
+        await stack.followUps.budget(project).pause();
+        const ended = expect(parent('early')).rejects.toThrow(/cancel/i);
+        await isIn('blocked', 'early');
+        const workflow = stack.client.workflow.getHandle(idOf('early'));
+        await workflow.cancel();
+        await ended;
+        expect((await workflow.describe()).status.name).toBe('CANCELLED');
+        expect((await followUpOf('early').describe()).status).toBe('cancelled');
+        expect(messagesTo('early')).toBe(0);
+        await stack.followUps.budget(project).resume();
+      });
+
+      test('a parent that is cancelled after the send learns that the message was delivered', async () => {
+        stack.simulator.addJob({ projectId: project, jobId: 'late', behaviour: { neverEnds: true } });
+        const ended = parent('late');
+        await isIn('polling', 'late');
+        await stack.client.workflow.getHandle(idOf('late')).cancel();
+        expect(await ended).toEqual({ exitCode: 0, answer: { failure: 'Cancelled', delivered: 'yes' } });
+      });
     });
   });
 }
