@@ -15,8 +15,8 @@ export async function eventually<T>(
   timeoutMs = 120_000,
 ): Promise<NonNullable<T>> {
   const startMs = performance.now();
-  let reason = '';
   for (;;) {
+    let reason = '';
     try {
       const value = await condition();
       if (value) return value;
