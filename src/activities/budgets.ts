@@ -3,7 +3,7 @@ import { type Client, WithStartWorkflowOperation, WorkflowExecutionAlreadyStarte
 import { projectBudgetWorkflowId, SearchAttribute, WorkflowType } from '../contract/index.js';
 import { sendingStates, waitingStates } from '../contract/choices.js';
 import { iso } from '../contract/durations.js';
-import { ifFound } from '../temporal/lookups.js';
+import { HAS_ENDED, ifFound, IS_OPEN } from '../temporal/lookups.js';
 import type { ListedSend } from '../budget/budget.js';
 import type { RecentSends } from '../budget/loop.js';
 import {
@@ -97,14 +97,14 @@ export function createBudgets(
     async listSends({ projectId, sinceMs, alsoWaiting }: SendsQuery): Promise<Pick<RecentSends, 'sends' | 'others'>> {
       const state = SearchAttribute.state.name;
       const isShown = alsoWaiting ? 'IS NOT NULL' : `IN (${sendingStates.map((sending) => `'${sending}'`).join(', ')})`;
-      const running = `(ExecutionStatus = 'Running' AND ${state} ${isShown})`;
+      const running = `(${IS_OPEN} AND ${state} ${isShown})`;
       // Server 1.29 also matches running workflows by CloseTime.
-      const closed = `(ExecutionStatus != 'Running' AND CloseTime >= '${iso(sinceMs)}')`;
+      const closed = `(${HAS_ENDED} AND CloseTime >= '${iso(sinceMs)}')`;
       const ofProject = `WorkflowType = '${WorkflowType.followUp}' AND ${SearchAttribute.projectId.name} = '${projectId}'`;
       const found: (ListedSend & { closedAtMs: number })[] = [];
       for await (const each of client.workflow.list({ query: `${ofProject} AND (${running} OR ${closed})` })) {
         const { name: status } = each.status;
-        const isRunning = status === 'RUNNING';
+        const isRunning = status === 'RUNNING' || status === 'PAUSED';
         const shown = each.typedSearchAttributes.get(SearchAttribute.state);
         // A follow-up ends as Canceled only if nothing was delivered.
         if (!isRunning && (shown === 'not-sent' || status === 'CANCELLED')) continue;

@@ -33,6 +33,7 @@ import { FollowUpClientError, FollowUpFailedError, RefusedError, WorkerUnavailab
 import { listQuery } from './list.js';
 import { findTroublesOfBatch, queryWorkflow, sendUpdate, type WorkflowTrouble } from './health.js';
 import { awaitResult, type ResultOptions, toBatchError } from './result.js';
+import { IS_OPEN } from '../temporal/lookups.js';
 import { type About, callTemporal, type ExecutionStatus, toExecutionStatus } from './temporal.js';
 
 /** A batch of thousands may have to replay its history first. */
@@ -212,7 +213,7 @@ export class BatchHandle {
   /** Number of running follow-ups in a state, from visibility, up to a second old; `undefined` if not available. */
   async #count(state?: FollowUpState): Promise<number | undefined> {
     const { client } = this.#target;
-    const query = `${listQuery({ batch: this.batchId, ...defined({ state }) })} AND ExecutionStatus = 'Running'`;
+    const query = `${listQuery({ batch: this.batchId, ...defined({ state }) })} AND ${IS_OPEN}`;
     try {
       return (await callTemporal(client, () => client.workflow.count(query))).count;
     } catch (error) {

@@ -37,7 +37,7 @@ import {
   type ProjectBudgetInput,
   projectBudgetInputSchema,
 } from '../contract/protocol.js';
-import { describeIfKnown, fewAtATime, ifFound, readRunStart } from '../temporal/lookups.js';
+import { describeIfKnown, fewAtATime, HAS_ENDED, ifFound, IS_OPEN, readRunStart } from '../temporal/lookups.js';
 import { InvalidInputError, RefusedError, TemporalUnreachableError } from './errors.js';
 import { findProjects } from './list.js';
 import { issuesIn } from './result.js';
@@ -363,11 +363,11 @@ export async function* listBudgets(
 ): AsyncGenerator<ListedBudget> {
   const since = new Date(Date.now() - windowMs).toISOString();
   const [needed, recent] = await Promise.all([
-    findProjects(client, `ExecutionStatus = 'Running'`),
+    findProjects(client, IS_OPEN),
     // Server 1.29 also matches running workflows by CloseTime.
-    findProjects(client, `ExecutionStatus != 'Running' AND CloseTime >= '${since}'`),
+    findProjects(client, `${HAS_ENDED} AND CloseTime >= '${since}'`),
   ]);
-  const query = `WorkflowType = '${WorkflowType.projectBudget}' AND ExecutionStatus = 'Running'`;
+  const query = `WorkflowType = '${WorkflowType.projectBudget}' AND ${IS_OPEN}`;
   const projects: string[] = [];
   for await (const { workflowId } of listWorkflows(client, query)) {
     const projectId = parseProjectBudgetWorkflowId(workflowId);

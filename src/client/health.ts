@@ -21,7 +21,14 @@ import {
   WorkflowType,
 } from '../contract/index.js';
 import { describeGrpcError, GrpcStatus, grpcStatusOf, isPassingTrouble } from '../temporal/grpc.js';
-import { describeIfKnown, fewAtATime, polledQueues, type QueueType, readPollers } from '../temporal/lookups.js';
+import {
+  describeIfKnown,
+  fewAtATime,
+  IS_OPEN,
+  polledQueues,
+  type QueueType,
+  readPollers,
+} from '../temporal/lookups.js';
 import { RefusedError, TemporalUnreachableError, WorkerUnavailableError } from './errors.js';
 import {
   type About,
@@ -134,7 +141,7 @@ export async function readHealth(client: Client, taskQueue: string): Promise<Hea
     return { ...server, hasSearchAttributes: false, ...nothing };
   }
   const running = (state: string) =>
-    `WorkflowType = '${WorkflowType.followUp}' AND ${SearchAttribute.state.name} ${state} AND ExecutionStatus = 'Running'`;
+    `WorkflowType = '${WorkflowType.followUp}' AND ${SearchAttribute.state.name} ${state} AND ${IS_OPEN}`;
   const queries = new Map<OpenState | 'starting', string>([
     ['starting', running('IS NULL')],
     ...openStates.map((state) => [state, running(`= '${state}'`)] as const),
@@ -142,7 +149,7 @@ export async function readHealth(client: Client, taskQueue: string): Promise<Hea
   const [counts, blocked, batches, troubles] = await Promise.all([
     Promise.all([...queries.values()].map((query) => callTemporal(client, () => client.workflow.count(query)))),
     listIds(client, running(`= 'blocked'`), MOST_NAMED),
-    listIds(client, `WorkflowType = '${WorkflowType.followUpBatch}' AND ExecutionStatus = 'Running'`),
+    listIds(client, `WorkflowType = '${WorkflowType.followUpBatch}' AND ${IS_OPEN}`),
     findTroubles(client, [CLOSED_BUDGETS, ...HELD_UP], listIds(client, running('IS NULL'), MOST_NAMED)),
   ]);
   return {

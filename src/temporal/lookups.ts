@@ -4,6 +4,14 @@ import { defined } from '../contract/defined.js';
 import { budgetTaskQueue } from '../contract/names.js';
 import { describeGrpcError, GrpcStatus, grpcStatusOf } from './grpc.js';
 
+const ENDS = "('Completed', 'Failed', 'Canceled', 'Terminated', 'TimedOut', 'ContinuedAsNew')";
+/**
+ * Conditions of list queries. `Running` does not match a workflow that is paused in Temporal, and server 1.29 does not
+ * know `Paused`.
+ */
+export const IS_OPEN = `ExecutionStatus NOT IN ${ENDS}`;
+export const HAS_ENDED = `ExecutionStatus IN ${ENDS}`;
+
 const AT_ONCE = 10;
 
 /**
