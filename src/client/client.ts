@@ -154,7 +154,7 @@ export class FollowUpClient {
    * @throws RefusedError without the search attributes
    */
   list(filter: ListFilter = {}): AsyncIterable<FollowUpSummary> {
-    return listNewestFirst(this.#client, listQuery(filter));
+    return listNewestFirst(this.#client, listQuery(filter), filter.pr);
   }
 
   /**

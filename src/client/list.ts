@@ -55,11 +55,13 @@ export type ListFilter = z.input<typeof filterSchema>;
 export function listQuery(filter: ListFilter, nowMs = Date.now()): string {
   const { project, job, pr, since, state, batch } = InvalidInputError.check(filterSchema, filter);
   const fromMs = since === undefined ? undefined : sinceMs(since, nowMs);
+  // With PostgreSQL, Temporal takes a question mark in a value for a parameter. `listNewestFirst` compares the rest.
+  const searched = pr?.split('?', 1)[0];
   const conditions: [name: string, value: string | undefined][] = [
     ['WorkflowType =', WorkflowType.followUp],
     [`${SearchAttribute.projectId.name} =`, project],
     [`${SearchAttribute.jobId.name} =`, job],
-    [`${SearchAttribute.prLink.name} =`, pr],
+    [`${SearchAttribute.prLink.name} ${searched === pr ? '=' : 'STARTS_WITH'}`, searched],
     [`${SearchAttribute.state.name} =`, state],
     [`${SearchAttribute.batchId.name} =`, batch],
     ['StartTime >=', fromMs === undefined ? undefined : new Date(fromMs).toISOString()],
@@ -74,13 +76,14 @@ export function listQuery(filter: ListFilter, nowMs = Date.now()): string {
  * Runs a query of {@link listQuery}, newest first. Temporal lists running workflows first, then ended ones by end, so
  * all are read before the first is returned.
  *
+ * @param pr the filter's
  * @throws TemporalUnreachableError; RefusedError without the search attributes
  */
-export async function* listNewestFirst(client: Client, query: string): AsyncGenerator<FollowUpSummary> {
+export async function* listNewestFirst(client: Client, query: string, pr?: string): AsyncGenerator<FollowUpSummary> {
   const summaries: FollowUpSummary[] = [];
   for await (const info of listWorkflows(client, query)) {
     const summary = toFollowUpSummary(info);
-    if (summary) summaries.push(summary);
+    if (summary && (pr === undefined || summary.prLink === pr)) summaries.push(summary);
   }
   yield* summaries.sort((one, other) => Date.parse(other.startedAt) - Date.parse(one.startedAt));
 }

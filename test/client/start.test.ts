@@ -84,10 +84,12 @@ test('a list query contains only checked values', () => {
   expect(listQuery({ project: 'p', state: 'polling', batch: 'b:1' })).toBe(
     "WorkflowType = 'followUp' AND FollowUpProjectId = 'p' AND FollowUpState = 'polling' AND FollowUpBatchId = 'b:1'",
   );
-  const pr = 'https://git.example/a/pull/1?x=%27';
+  const pr = 'https://git.example/a/pull/%27';
   expect(listQuery({ job: 'j', pr, since: '1h' }, Date.UTC(2026, 0, 2, 12))).toBe(
     `WorkflowType = 'followUp' AND FollowUpJobId = 'j' AND FollowUpPrLink = '${pr}' AND StartTime >= '2026-01-02T11:00:00.000Z'`,
   );
+  // With PostgreSQL, Temporal takes a question mark for a parameter.
+  expect(listQuery({ pr: `${pr}?x` })).toContain(` STARTS_WITH '${pr}'`);
   expect(listQuery({ since: '2026-01-02T12:00:00+01:00' })).toContain("StartTime >= '2026-01-02T11:00:00.000Z'");
   const bad = [
     ...["https://x/' OR '1'='1", 'https://x/\\', 'not a link', `https://x/${'a'.repeat(250)}`].map((pr) => ({ pr })),
