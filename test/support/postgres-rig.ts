@@ -26,6 +26,8 @@ export interface PostgresRigOptions {
   serverAge?: ServerAge;
   /** The share of persistence calls of each kind that the server makes fail, such as 0.01. @default 0 */
   faults?: number;
+  /** Settings of the server beyond those of deploy/temporal-dynamic-config.yaml. */
+  dynamicConfig?: Record<string, boolean | number>;
 }
 
 /**
@@ -66,7 +68,11 @@ export function startPostgresRig(options: PostgresRigOptions = {}): Promise<Post
   return startOnFreePorts(() => startRig(options));
 }
 
-async function startRig({ serverAge = 'newest', faults = 0 }: PostgresRigOptions): Promise<PostgresRig> {
+async function startRig({
+  serverAge = 'newest',
+  faults = 0,
+  dynamicConfig = {},
+}: PostgresRigOptions): Promise<PostgresRig> {
   let binaries = await resolveTemporalServer(serverAge);
   const directory = await mkdtemp(join(tmpdir(), 'postgres-rig-'));
   const free = await findFreePorts(temporalServerPortNames.length);
@@ -74,8 +80,10 @@ async function startRig({ serverAge = 'newest', faults = 0 }: PostgresRigOptions
   const ports = Object.fromEntries(named) as TemporalServerPorts;
   await mkdir(join(directory, 'config'));
   const dynamicConfigPath = join(directory, 'config', 'dynamic-config.yaml');
+  const shipped = parse(await readFile(SHIPPED_DYNAMIC_CONFIG, 'utf8')) as object;
+  const more = Object.entries(dynamicConfig).map(([name, value]) => [name, [{ value }]]);
   // JSON is YAML.
-  await writeFile(dynamicConfigPath, JSON.stringify(parse(await readFile(SHIPPED_DYNAMIC_CONFIG, 'utf8'))));
+  await writeFile(dynamicConfigPath, JSON.stringify({ ...shipped, ...Object.fromEntries(more) }));
   const config = temporalServerConfig(ports, { dynamicConfigPath, faults });
   await writeFile(join(directory, 'config', 'rig.yaml'), JSON.stringify(config));
 
