@@ -67,7 +67,7 @@ const sandboxImports = {
       message: 'Input and output belong in activities and in the command line.',
     },
     {
-      regex: '/(agent-jobs|activities)/',
+      regex: '/(agent-jobs|activities|webhooks)/',
       allowTypeImports: true,
       message: 'Workflows know activities by their types only: use "import type".',
     },
@@ -159,7 +159,7 @@ export default tseslint.config(
     rules: { '@typescript-eslint/no-restricted-imports': ['error', sandboxImports] },
   },
   {
-    files: ['src/activities/**', 'src/worker/**', 'src/worker.ts', 'src/temporal/**', 'src/agent-jobs/**'],
+    files: ['src/activities/**', 'src/worker/**', 'src/worker.ts', 'src/temporal/**', 'src/agent-jobs/**', 'src/webhooks/**'],
     rules: { '@typescript-eslint/no-restricted-imports': ['error', { patterns: [noClient] }] },
   },
   ...[

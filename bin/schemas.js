@@ -9,6 +9,7 @@ const FILES = [
   ['follow-up-failure', 'First of the details of a failed followUp workflow', 'failureDetailsSchema'],
   ['follow-up-batch-result', 'Result of the followUpBatch workflow', 'followUpBatchResultSchema'],
   ['follow-up-batch-status', 'Answer of the query batchStatus', 'batchStatusSchema'],
+  ['webhook', 'Body of a webhook', 'webhookSchema'],
   ['follow-up-batch-items', 'Answer of the query batchItems', 'batchItemsSchema'],
 ];
 

@@ -8,11 +8,13 @@ import type { Logger } from 'pino';
 import { createBudgets } from './activities/budgets.js';
 import { createItemFinder } from './activities/find-items.js';
 import { createActivities } from './activities/index.js';
+import { createWebhookActivities } from './activities/webhooks.js';
 import { type AgentJobsClient, createAgentJobsClient, createApiKeys, type WatchedApiKeys } from './agent-jobs/index.js';
 import { ConfigError, type WorkerConfig } from './config/index.js';
 import { budgetTaskQueue } from './contract/index.js';
 import { ensureSearchAttributes } from './temporal/search-attributes.js';
 import { dataConverterPlugin, loadDataConverter, type TemporalPlugin } from './temporal/data-converter.js';
+import { openTargets, type WebhookTargets } from './webhooks/targets.js';
 import { boundSends } from './worker/bound-sends.js';
 import { openConnections } from './worker/connections.js';
 import { meterAgentJobs, meterBudgets } from './worker/metrics.js';
@@ -106,6 +108,7 @@ export async function startWorker(options: StartWorkerOptions): Promise<WorkerSe
       activities: bindActivities(config, {
         agentJobs,
         temporal,
+        targets: openTargets(config.webhooks, reportFileProblem(logger, 'webhooks')),
         linksArePrivate: dataConverter !== undefined,
         handBack: ending.signal,
       }),
@@ -124,11 +127,15 @@ function openKeys({ agentJobs: { apiKeys } }: WorkerConfig, logger: Logger): Wat
   return createApiKeys({
     ...apiKeys,
     key: apiKeys.key?.(),
-    onProblem: (file, problem) => {
-      if (problem === undefined) logger.info({ file }, 'The file of API keys can be used again');
-      else logger.error({ file, problem }, 'A file of API keys cannot be used; the last good keys stay in use');
-    },
+    onProblem: reportFileProblem(logger, 'API keys'),
   });
+}
+
+function reportFileProblem(logger: Logger, content: string) {
+  return (file: string, problem: string | undefined): void => {
+    if (problem === undefined) logger.info({ file }, `The file of ${content} can be used again`);
+    else logger.error({ file, problem }, `A file of ${content} cannot be used; the last good ${content} stay in use`);
+  };
 }
 
 function openAgentJobs({ agentJobs, budget, projects }: WorkerConfig, keys: WatchedApiKeys): AgentJobsClient {
@@ -145,9 +152,15 @@ function openAgentJobs({ agentJobs, budget, projects }: WorkerConfig, keys: Watc
  */
 function bindActivities(
   { taskQueue, leaseMs, drainMs, budget, agentJobs: { sendTimeoutMs }, capacity }: WorkerConfig,
-  parts: { agentJobs: AgentJobsClient; temporal: Client; linksArePrivate: boolean; handBack: AbortSignal },
+  parts: {
+    agentJobs: AgentJobsClient;
+    temporal: Client;
+    targets: () => Promise<WebhookTargets>;
+    linksArePrivate: boolean;
+    handBack: AbortSignal;
+  },
 ) {
-  const { temporal, ...others } = parts;
+  const { temporal, targets, ...others } = parts;
   const { maxLimit, ...settings } = budget;
   const activities = createActivities({
     ...others,
@@ -159,7 +172,8 @@ function bindActivities(
     maxLimit,
     maxWatches: capacity.watches,
   });
-  return { ...activities, ...createItemFinder(temporal) };
+  const webhooks = createWebhookActivities({ targets, linksArePrivate: parts.linksArePrivate });
+  return { ...activities, ...createItemFinder(temporal), ...webhooks };
 }
 
 async function createWorkers(config: WorkerConfig, shared: Partial<WorkerOptions>): Promise<Workers> {

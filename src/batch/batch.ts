@@ -49,6 +49,7 @@ export interface BatchStart {
   maxOpen: number;
   canary?: number;
   maxFailures?: number | string;
+  notify?: string[];
   template: Record<string, unknown>;
   sealed: boolean;
   startedAtMs: number;
@@ -287,7 +288,7 @@ export class Batch {
   }
 
   status(): BatchStatus {
-    const { batchId, total, parts, maxOpen, canary, maxFailures, hold, sealed, cancelled } = this.state;
+    const { batchId, total, parts, maxOpen, canary, maxFailures, notify, hold, sealed, cancelled } = this.state;
     const { startedAtMs, firstEndedAtMs, lastEndedAtMs } = this.state;
     const at = (ms: number | undefined) => (ms === undefined ? undefined : iso(ms));
     const counts = this.#counts();
@@ -299,7 +300,7 @@ export class Batch {
       open,
       ...counts,
       maxOpen,
-      ...defined({ hold, canary, maxFailures }),
+      ...defined({ hold, canary, maxFailures, notify }),
       sealed,
       cancelled,
       ended: this.hasEnded,

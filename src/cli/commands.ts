@@ -55,7 +55,10 @@ export function addCommands(program: Command, cli: Cli): void {
     '-k, --key <key>',
     'unique within the job; the same key never sends a second message (default: random)',
   );
-  addSettingOptions(send, 'interactive').option('--no-wait', 'start it and print its workflow id, without waiting');
+  addNotifyOption(addSettingOptions(send, 'interactive')).option(
+    '--no-wait',
+    'start it and print its workflow id, without waiting',
+  );
   followUp('status <workflowId>', `% ${EXAMPLE_ID}`, (code) => code.showStatus).description(
     'show the state, queue position, job, next poll, last error and result of a follow-up',
   );
@@ -295,8 +298,13 @@ function addSettingOptions(command: Command, defaultLane: (typeof lanes)[number]
     .option('--budget-wait-timeout <duration>', 'longest wait before the send (default: 7d)');
 }
 
+function addNotifyOption(command: Command): Command {
+  const collect = (name: string, names: string[] = []) => [...names, name];
+  return command.option('--notify <webhook>', "notify this webhook of the worker's settings; repeatable", collect);
+}
+
 function addLimitOptions(command: Command): Command {
-  return command
+  return addNotifyOption(command)
     .option('--max-open <n>', 'maximum number of open follow-ups (default: 50)')
     .option('--canary <n>', 'hold the batch after its first items, until "batch continue"')
     .option('--max-failures <n>', 'hold the batch when more items than this fail; a number, or a share such as 5%')

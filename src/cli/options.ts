@@ -13,7 +13,7 @@ export function pick(options: object, names: readonly string[]): Record<string, 
 }
 
 export function toLimits(options: object): Record<string, unknown> {
-  return pick(options, ['maxOpen', 'canary', 'maxFailures']);
+  return pick(options, ['maxOpen', 'canary', 'maxFailures', 'notify']);
 }
 
 export function toSettings(options: object): Record<string, unknown> {
@@ -23,7 +23,8 @@ export function toSettings(options: object): Record<string, unknown> {
     maxInterval: pollMaxInterval,
     backoffCoefficient: pollBackoffCoefficient,
   });
-  const settings = pick(options, Object.keys(followUpDefaultsSchema.shape));
+  // For a batch, `notify` is an option of the batch itself.
+  const settings = pick(options, Object.keys(followUpDefaultsSchema.omit({ notify: true }).shape));
   return { ...settings, ...(Object.keys(poll).length > 0 && { poll }) };
 }
 

@@ -90,7 +90,7 @@ export async function planRetry(
   const attempts = new Map<number, Attempt[]>();
   for await (const item of batch.list()) attempts.set(item.index, [{ batchId: root, item, isRunning: false }]);
   const id = await readRetries(handleOf, root, attempts);
-  const { maxOpen, canary, maxFailures, total } = await batch.status();
+  const { maxOpen, canary, maxFailures, notify, total } = await batch.status();
   const plan = { unknown: 0, delivered: 0, open: 0, neverStarted: total };
   const found: { index: number; input: FollowUpInput }[] = [];
   for (const part of await batch.parts()) {
@@ -107,7 +107,7 @@ export async function planRetry(
   }
   if (found.length === 0) throw new RefusedError('NothingToRetry', root, { why: whyNothing(plan) });
   found.sort((one, other) => one.index - other.index);
-  const input = { id, items: found.map((item) => item.input), maxOpen, canary, maxFailures };
+  const input = { id, items: found.map((item) => item.input), maxOpen, canary, maxFailures, notify };
   return { input, memo: { retryOf: root, indexes: toRanges(found.map(({ index }) => index)) }, ...plan };
 }
 

@@ -169,7 +169,7 @@ export class BatchHandle {
    * Sends items of an ended batch again, with new keys, as another batch: `nightly-retry-1`, then `nightly-retry-2`.
    * Asks Temporal for the outcome of each item without success, in the batch and in all its retries. Items with an
    * unknown delivery may be delivered twice: {@link planRetry} counts them. The batch's `maxFailures`, and its `canary`
-   * unless {@link continue} has ended it, also apply to the retry.
+   * unless {@link continue} has ended it, and its `notify` also apply to the retry.
    *
    * @throws what {@link planRetry} and `startBatch` throw
    */

@@ -36,6 +36,8 @@ export type StartBatchInput = {
   canary?: number | undefined;
   /** Number of items, or share such as `"5%"`, that may fail before the batch is held. */
   maxFailures?: number | string | undefined;
+  /** Webhook targets to notify when the batch is held and when it ends. */
+  notify?: string[] | undefined;
 } & ({ items: FollowUpInput[] } | { projectId: string; prompt: string; jobIds: string[] });
 
 /** A batch as its workflow receives it. */
@@ -67,13 +69,13 @@ export function checkBatch(input: StartBatchInput): CheckedBatch {
     'items' in input
       ? input.items
       : input.jobIds.map((jobId): FollowUpInput => ({ projectId: input.projectId, jobId, prompt: input.prompt }));
-  const { maxOpen, defaults, canary, maxFailures } = input;
+  const { maxOpen, defaults, canary, maxFailures, notify } = input;
   const isShort = 'jobIds' in input && jsonBytes(parsed.value) <= MAX_PIECE_BYTES;
   const pieces = isShort ? [] : piecesOf(items);
   const [first = []] = pieces;
   const isInPieces = pieces.length > 1;
   const firstInput: FollowUpBatchInput = isInPieces
-    ? { ...defined({ maxOpen, defaults, canary, maxFailures }), items: first, open: true }
+    ? { ...defined({ maxOpen, defaults, canary, maxFailures, notify }), items: first, open: true }
     : parsed.value;
   // Its workflow divides each piece separately, and so does this check: an accepted batch is never refused half-way.
   const tooMany = tooManyParts(parsed.value, templateOf(firstInput), isInPieces ? pieces : undefined);
@@ -103,7 +105,7 @@ function piecesOf(items: readonly FollowUpInput[]): FollowUpInput[][] {
 /** Digest of the items with defaults filled in, so that the short form equals its list. */
 function digestOf(input: FollowUpBatchInput): string {
   const hash = createHash('sha256').update(
-    `${JSON.stringify([input.maxOpen ?? DEFAULT_MAX_OPEN, input.canary, input.maxFailures])}\n`,
+    `${JSON.stringify([input.maxOpen ?? DEFAULT_MAX_OPEN, input.canary, input.maxFailures, input.notify])}\n`,
   );
   for (const item of batchItemsOf(input)) hash.update(`${JSON.stringify(sorted(item))}\n`);
   return hash.digest('base64url');

@@ -18,6 +18,7 @@ import {
   parseFollowUpBatchWorkflowId,
   parseProjectBudgetWorkflowId,
   SearchAttribute,
+  WorkflowIdPrefix,
   WorkflowType,
 } from '../contract/index.js';
 import { describeGrpcError, GrpcStatus, grpcStatusOf, isPassingTrouble } from '../temporal/grpc.js';
@@ -56,6 +57,8 @@ const ANY_TYPE = Object.values(WorkflowType).map((type) => `'${type}'`);
 const HELD_UP = ['TemporalPauseInfo IS NOT NULL', FAILS].map(
   (isHeldUp) => `WorkflowType IN (${ANY_TYPE.join(', ')}) AND ${isHeldUp}`,
 );
+/** Webhooks that were given up; a later run may be open. */
+const FAILED_WEBHOOKS = `WorkflowType = '${WorkflowType.followUpWebhook}' AND ExecutionStatus = 'Failed'`;
 /** Closed budgets; a later run may be open. */
 const CLOSED_BUDGETS = `WorkflowType = '${WorkflowType.projectBudget}' AND ExecutionStatus IN ('Terminated', 'Failed', 'Canceled', 'TimedOut', 'Completed')`;
 
@@ -67,10 +70,11 @@ const CLOSED_BUDGETS = `WorkflowType = '${WorkflowType.projectBudget}' AND Execu
  * - `failing`: its workflow tasks fail, and are retried.
  * - `unattended`: no worker polls its task queue.
  * - `closed`: only for a budget: it was terminated, or ended in another way.
+ * - `undelivered`: only for a webhook: its receiver has not accepted it within 3 days, or wants no more.
  */
 export interface WorkflowTrouble {
   workflowId: string;
-  kind: 'paused' | 'activityPaused' | 'failing' | 'unattended' | 'closed';
+  kind: 'paused' | 'activityPaused' | 'failing' | 'unattended' | 'closed' | 'undelivered';
   /** Its start, ISO 8601 in UTC, if Temporal knows it. */
   since?: string;
   /** Description such as `is paused in Temporal`. */
@@ -150,7 +154,11 @@ export async function readHealth(client: Client, taskQueue: string): Promise<Hea
     Promise.all([...queries.values()].map((query) => callTemporal(client, () => client.workflow.count(query)))),
     listIds(client, running(`= 'blocked'`), MOST_NAMED),
     listIds(client, `WorkflowType = '${WorkflowType.followUpBatch}' AND ${IS_OPEN}`),
-    findTroubles(client, [CLOSED_BUDGETS, ...HELD_UP], listIds(client, running('IS NULL'), MOST_NAMED)),
+    findTroubles(
+      client,
+      [CLOSED_BUDGETS, FAILED_WEBHOOKS, ...HELD_UP],
+      listIds(client, running('IS NULL'), MOST_NAMED),
+    ),
   ]);
   return {
     ...server,
@@ -229,6 +237,11 @@ async function troubleOf(
   const projectId = parseProjectBudgetWorkflowId(workflowId);
   const restore = `follow-up budget restore ${projectId ?? ''}`;
   if (toExecutionStatus(status.name) !== 'running') {
+    if (status.name === 'FAILED' && workflowId.startsWith(WorkflowIdPrefix.followUpWebhook)) {
+      const reset = `temporal workflow reset --type FirstWorkflowTask --workflow-id ${workflowId} --reason again`;
+      const reason = await readFailure(client, workflowId);
+      return trouble('undelivered', `was not delivered: ${reason}`, reset, raw.workflowExecutionInfo?.closeTime);
+    }
     if (projectId === undefined) return undefined;
     const what = `is stopped: it ${describeEnd(toExecutionStatus(status.name))}`;
     return trouble('closed', what, restore, raw.workflowExecutionInfo?.closeTime);
@@ -268,12 +281,7 @@ const NEWEST_EVENTS = 10;
 
 /** Why the latest workflow task failed; `undefined` if it was lost with its worker instead. */
 async function readTaskFailure(client: Client, workflowId: string): Promise<string | undefined> {
-  const { namespace } = client.options;
-  const request = { namespace, execution: { workflowId }, maximumPageSize: NEWEST_EVENTS };
-  const { history } = await callTemporal(client, () =>
-    client.workflowService.getWorkflowExecutionHistoryReverse(request),
-  );
-  const end = history?.events?.find(
+  const end = (await newestEvents(client, workflowId)).find(
     (event) =>
       event.workflowTaskFailedEventAttributes ??
       event.workflowTaskCompletedEventAttributes ??
@@ -281,6 +289,21 @@ async function readTaskFailure(client: Client, workflowId: string): Promise<stri
   );
   const failed = end?.workflowTaskFailedEventAttributes;
   return failed ? (failed.failure?.message ?? 'no message') : undefined;
+}
+
+/** Why a workflow failed. */
+async function readFailure(client: Client, workflowId: string): Promise<string> {
+  const [end] = await newestEvents(client, workflowId);
+  return end?.workflowExecutionFailedEventAttributes?.failure?.message ?? 'no message';
+}
+
+async function newestEvents(client: Client, workflowId: string) {
+  const { namespace } = client.options;
+  const request = { namespace, execution: { workflowId }, maximumPageSize: NEWEST_EVENTS };
+  const { history } = await callTemporal(client, () =>
+    client.workflowService.getWorkflowExecutionHistoryReverse(request),
+  );
+  return history?.events ?? [];
 }
 
 /** Why a workflow is blocked and how to fix it, as text after its name and a colon. */

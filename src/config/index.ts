@@ -3,6 +3,7 @@ import { KEY_RULE, parseKeyFile, parseKeysFile } from '../agent-jobs/api-keys.js
 import { isLoopbackHost } from '../agent-jobs/base-url.js';
 import { clientSettings, statOf, versionSettings, workerSettings } from './settings.js';
 import { type Environment, readSettings, type SettingsReader, type Values } from './settings-reader.js';
+import { parseTargets, TARGETS_RULE } from '../webhooks/targets.js';
 import { readTemporalConfig, type TemporalConfig } from './temporal-config.js';
 
 export { isLoopbackHost } from '../agent-jobs/base-url.js';
@@ -53,6 +54,7 @@ export function loadConfig(env: Environment, defaultLogFormat: LoggingConfig['fo
   return readSettings(env, (settings) => {
     const values = settings.readAll(workerSettings);
     checkAgentJobs(settings, values.agentJobs);
+    checkWebhooks(settings);
     const version = readVersion(settings);
     return {
       ...readClientConfig(settings),
@@ -120,7 +122,17 @@ function checkAgentJobs(settings: SettingsReader, { baseUrl, allowHttp }: Worker
   settings.file(keysFile.name, parseKeysFile, rule);
 }
 
+/** Refuses an unusable file of webhook targets, and targets from two places. */
+function checkWebhooks(settings: SettingsReader): void {
+  const { targets, file } = workerSettings.webhooks;
+  settings.file(file.name, parseTargets, `must hold ${TARGETS_RULE}`);
+  if (settings.text(targets.name) !== undefined && settings.text(file.name) !== undefined) {
+    settings.refuse(file.name, `excludes ${targets.name}`);
+  }
+}
+
 const secretFiles = [
+  'FOLLOW_UP_WEBHOOKS_FILE',
   'AGENT_JOBS_API_KEY_FILE',
   'AGENT_JOBS_API_KEYS_FILE',
   'TEMPORAL_API_KEY_FILE',

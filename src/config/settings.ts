@@ -4,6 +4,8 @@ import { z } from 'zod';
 import { isUsableApiKey, KEY_RULE } from '../agent-jobs/api-keys.js';
 import { baseUrlIssue } from '../agent-jobs/base-url.js';
 import { DEFAULT_TASK_QUEUE, durationSchema, idSchema } from '../contract/index.js';
+import { messageOf } from '../contract/text.js';
+import { parseTargets } from '../webhooks/targets.js';
 import { secretSetting, setting } from './settings-reader.js';
 
 /** pino's levels, from the most to the fewest lines. */
@@ -130,6 +132,24 @@ export const workerSettings = {
       }),
     '*',
   ),
+  /** Webhook targets by name. The file is read again when it changes. */
+  webhooks: {
+    /** A function, so that logging or inspecting a configuration does not show the secrets. */
+    targets: secretSetting(
+      'FOLLOW_UP_WEBHOOKS',
+      z.string().transform((text, context) => {
+        try {
+          const targets = parseTargets(text);
+          return () => targets;
+        } catch (error) {
+          context.addIssue(messageOf(error));
+          return z.NEVER;
+        }
+      }),
+      undefined,
+    ),
+    file: setting('FOLLOW_UP_WEBHOOKS_FILE', z.string(), undefined),
+  },
   /** How long after the lease bytes may still arrive, because of kernel retransmits or gateways. */
   drainMs: setting('FOLLOW_UP_DRAIN', duration('0s', '1h'), 120_000),
   /** Concurrency and memory of a worker. docs/how-to/run-in-production.md, "6. Size it", explains the numbers. */

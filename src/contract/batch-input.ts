@@ -1,5 +1,11 @@
 import { z } from 'zod';
-import { followUpDefaultsSchema, type FollowUpInput, followUpInputSchema, promptSchema } from './follow-up-input.js';
+import {
+  followUpDefaultsSchema,
+  type FollowUpInput,
+  followUpInputSchema,
+  notifySchema,
+  promptSchema,
+} from './follow-up-input.js';
 import { idSchema } from './ids.js';
 import { boundedIssues, type Parsed, parseInput } from './validation.js';
 
@@ -37,6 +43,11 @@ const optionsSchema = z.strictObject({
       maxFailuresRule,
     )
     .nullish(),
+  /**
+   * Webhook targets to notify when the batch is held and when it ends, by their names in the worker's settings. In
+   * `defaults`, it applies to the end of each item instead.
+   */
+  notify: notifySchema.nullish(),
 });
 
 /** Settings of a batch, without its items. */

@@ -95,6 +95,8 @@ export const batchStatusSchema = object({
   /** Missing after the first `continueBatch`. */
   canary: z.int().min(1).optional(),
   maxFailures: z.union([count, z.string()]).optional(),
+  /** The webhook targets that it notifies. */
+  notify: z.array(z.string()).optional(),
   /** Whether no more items can be added. */
   sealed: z.boolean(),
   cancelled: z.boolean(),

@@ -84,6 +84,14 @@ export const promptSchema = z
   .refine((prompt) => !/\p{Surrogate}/u.test(prompt), 'must be Unicode text: it has a lone surrogate')
   .refine((prompt) => utf8Length(prompt) <= MAX_PROMPT_BYTES, `must be at most ${MAX_PROMPT_BYTES} bytes of UTF-8`);
 
+const targetNameRule = 'must be 1 to 64 of A-Z a-z 0-9 _ -, not starting with -';
+/** Name of a webhook target in the worker's settings. */
+export const targetNameSchema = z.string().regex(/^[A-Za-z0-9_][A-Za-z0-9_-]{0,63}$/, targetNameRule);
+const MAX_NOTIFIED = 10;
+
+/** Names of the webhook targets to notify. */
+export const notifySchema = z.array(targetNameSchema).max(MAX_NOTIFIED, `must be at most ${MAX_NOTIFIED} names`);
+
 const baseSchema = object({
   /** The job's project, whose budget applies. */
   projectId: idSchema,
@@ -105,6 +113,8 @@ const baseSchema = object({
   jobTimeout: duration(followUpSettings.jobTimeout),
   /** Longest wait for everything before the send. @default '7d' */
   budgetWaitTimeout: duration(followUpSettings.budgetWaitTimeout),
+  /** Webhook targets to notify of the end, by their names in the worker's settings. @default none */
+  notify: notifySchema.nullish(),
 }).strict();
 
 export const followUpDefaultsSchema = baseSchema.omit({ projectId: true, jobId: true, prompt: true });

@@ -22,4 +22,5 @@ export * from './follow-up.js';
 export { type FollowUpInput, followUpInputSchema, type FollowUpSettings, MAX_PROMPT_BYTES } from './follow-up-input.js';
 export * from './ids.js';
 export { budgetTaskQueue, DEFAULT_TASK_QUEUE, SearchAttribute, WorkflowIdPrefix, WorkflowType } from './names.js';
+export { type FollowUpEnd, type Webhook, webhookSchema } from './webhook.js';
 export { describeIssues, type InputIssue, parseInput, type Parsed } from './validation.js';

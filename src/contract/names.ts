@@ -13,6 +13,8 @@ export const WorkflowType = {
   /** Internal: a part of a batch. */
   followUpBatchPart: 'followUpBatchPart',
   projectBudget: 'projectBudget',
+  /** Internal: delivers a webhook. */
+  followUpWebhook: 'followUpWebhook',
 } as const;
 
 /** Prefixes of the workflow ids. */
@@ -20,6 +22,7 @@ export const WorkflowIdPrefix = {
   followUp: 'follow-up/',
   followUpBatch: 'follow-up-batch/',
   projectBudget: 'project-budget/',
+  followUpWebhook: 'follow-up-webhook/',
 } as const;
 
 /** Base name of the task queues when `FOLLOW_UP_TASK_QUEUE` is not set. */

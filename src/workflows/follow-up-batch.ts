@@ -44,6 +44,7 @@ import {
 } from '../contract/index.js';
 import { createFlowPort, findPart, pageRange, succeeds } from './batch-port.js';
 import { accept, invalidInput } from './failures.js';
+import { findTargets, notify } from './follow-up-webhook.js';
 import { continueAsNew, isContinued, isNextRunDue } from './this-run.js';
 
 /**
@@ -66,7 +67,13 @@ export async function followUpBatch(input: unknown, carried?: BatchState): Promi
   });
   handleMessages(flow);
   CancellationScope.current().cancelRequested.catch(() => flow.change(() => batch.cancel()));
-  return CancellationScope.nonCancellable(() => flow.run());
+  const { batchId, notify: targets = [] } = batch.state;
+  if (!carried) refuse(...(await findTargets(targets)).issues);
+  const result = await CancellationScope.nonCancellable(() => flow.run());
+  const { items: _items, truncated: _truncated, ...counts } = result;
+  const data = { workflowId: workflowInfo().workflowId, batchId, ...counts };
+  await notify(targets, { type: 'batch.ended', data });
+  return result;
 }
 
 function newBatch(input: unknown): Batch {
@@ -78,12 +85,16 @@ function newBatch(input: unknown): Batch {
   }
   const unchecked = accept(parseUncheckedBatchInput(input));
   refuse(tooManyParts(unchecked));
-  const { maxOpen, canary, maxFailures, open } = unchecked;
+  const { maxOpen, canary, maxFailures, notify, open } = unchecked;
   upsertSearchAttributes([{ key: SearchAttribute.batchId, value: batchId }]);
   const start = {
     batchId,
     maxOpen: maxOpen ?? DEFAULT_MAX_OPEN,
-    ...defined({ canary: canary ?? undefined, maxFailures: maxFailures ?? undefined }),
+    ...defined({
+      canary: canary ?? undefined,
+      maxFailures: maxFailures ?? undefined,
+      notify: notify ?? undefined,
+    }),
     template: templateOf(unchecked),
     sealed: open !== true,
     startedAtMs: startTime.getTime(),
@@ -132,9 +143,9 @@ function handleMessages(flow: BatchFlow): void {
 /** Each piece is in the history twice, and clients with the default limit cannot read a page of more than 4 MiB. */
 const MOST_HISTORY_BYTES = 2 * 1_024 * 1_024;
 
-function createPort({ state }: Batch): Omit<BatchPort, keyof FlowPort> {
-  const { batchId } = state;
-  let shownSince = state.hold?.at;
+function createPort(batch: Batch): Omit<BatchPort, keyof FlowPort> {
+  const { batchId, hold: carried, notify: targets = [] } = batch.state;
+  let shownSince = carried?.at;
   return {
     isAnswering: () => !allHandlersFinished(),
     // Safe at any time: if the server repeats an update on the next run, that run recognises its id.
@@ -167,6 +178,8 @@ function createPort({ state }: Batch): Omit<BatchPort, keyof FlowPort> {
       shownSince = hold?.at;
       upsertSearchAttributes([{ key: SearchAttribute.state, value: hold ? 'held' : null }]);
       if (!hold) return;
+      const data = { ...batch.status(), hold, workflowId: workflowInfo().workflowId };
+      void notify(targets, { type: 'batch.held', data });
       metricMeter
         .createCounter('follow_up_batch_holds', undefined, 'Batches that were held, by the option that held them')
         .add(1, { name: hold.name });
@@ -174,8 +187,9 @@ function createPort({ state }: Batch): Omit<BatchPort, keyof FlowPort> {
   };
 }
 
-function refuse(issue: InputIssue | undefined): void {
-  if (issue) throw invalidInput([issue]);
+function refuse(...issues: (InputIssue | undefined)[]): void {
+  const found = issues.filter((issue) => issue !== undefined);
+  if (found.length > 0) throw invalidInput(found);
 }
 
 function updateId(): string {

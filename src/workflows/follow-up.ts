@@ -12,6 +12,9 @@ import {
 } from '@temporalio/workflow';
 import { z } from 'zod';
 import type { ItemOutcome } from '../contract/batch-result.js';
+import type { Delivered } from '../contract/choices.js';
+import { defined } from '../contract/defined.js';
+import { notifySchema } from '../contract/follow-up-input.js';
 import {
   endOf,
   FailureType,
@@ -33,6 +36,7 @@ import { answerSchema, answerSignal, wakeSignal } from '../contract/protocol.js'
 import { describeProgress } from '../follow-up/details.js';
 import { Failed, FollowUp } from '../follow-up/flow.js';
 import { createPort } from './follow-up-port.js';
+import { findTargets, notify } from './follow-up-webhook.js';
 
 /**
  * Sends one follow-up message to an agent job and watches the job until the turn that it starts has ended: {@link
@@ -43,13 +47,17 @@ import { createPort } from './follow-up-port.js';
  * @throws ApplicationFailure of a {@link FailureType}, with `FailureDetails`; ends as Canceled only if nothing was delivered
  */
 export async function followUp(input: unknown): Promise<FollowUpResult> {
+  const { targets, issues } = await findTargets(targetsOf(input));
   try {
-    const result = await seeThrough(parse(input));
-    recordEnd({ status: result.status, prLink: result.prLink });
+    const result = await seeThrough(parse(input, issues));
+    const { status, prLink, delivery } = result;
+    await tellEnd({ status, prLink }, delivery === 'assumed' ? 'unknown' : 'yes', input, targets);
     return result;
   } catch (error) {
     // Any other error fails the workflow task, which is retried.
-    if (error instanceof TemporalFailure) recordEnd(outcomeOfFailure(error));
+    if (!(error instanceof TemporalFailure)) throw error;
+    const outcome = outcomeOfFailure(error);
+    await tellEnd(outcome, outcome.error?.delivered ?? 'unknown', input, targets);
     throw error;
   }
 }
@@ -89,21 +97,38 @@ async function seeThrough(settings: FollowUpSettings): Promise<FollowUpResult> {
   }
 }
 
-function recordEnd({ status, error }: ItemOutcome): void {
-  const { type = 'Other', message = '', delivered = 'unknown' } = error ?? {};
+/** Counts the end, and notifies the webhook targets. */
+async function tellEnd(
+  { status, prLink, error }: ItemOutcome,
+  delivered: Delivered,
+  input: unknown,
+  targets: readonly string[],
+): Promise<void> {
+  const { type = 'Other', message = '' } = error ?? {};
   const { state } = status === undefined ? endOf({ type: type as FailureType, message, delivered }) : endOf({ status });
-  const seconds = (Date.now() - workflowInfo().startTime.getTime()) / 1_000;
+  const { workflowId, startTime, typedSearchAttributes } = workflowInfo();
+  const seconds = (Date.now() - startTime.getTime()) / 1_000;
   metricMeter
     .createCounter('follow_up_ended', undefined, 'Follow-ups that ended, by state and failure type')
     .add(1, { state, failure: status === undefined ? type : 'none' });
   metricMeter
     .createHistogram('follow_up_start_to_end', 'float', 'seconds', 'Time from the start of a follow-up to its end')
     .record(Math.max(0, seconds), { state });
+  const ids = readIds(input, parseFollowUpWorkflowId(workflowId));
+  const batchId = typedSearchAttributes.get(SearchAttribute.batchId);
+  const end = { workflowId, ...ids, batchId, state, status, prLink, delivered, failure: error?.type };
+  await notify(targets, { type: 'follow-up.ended', data: defined(end) });
 }
 
-function parse(input: unknown): FollowUpSettings {
+/** The webhook targets of an input, also of one that is refused for other fields. */
+function targetsOf(input: unknown): string[] {
+  return z.object({ notify: notifySchema }).safeParse(input).data?.notify ?? [];
+}
+
+/** @param others issues with the webhook targets */
+function parse(input: unknown, others: readonly InputIssue[]): FollowUpSettings {
   const parsed = parseInput(followUpInputSchema, input);
-  const issues: InputIssue[] = parsed.ok ? [] : [...parsed.issues];
+  const issues = [...(parsed.ok ? [] : parsed.issues), ...others];
   const { workflowId } = workflowInfo();
   const parts = parseFollowUpWorkflowId(workflowId);
   const ids = readIds(input, parts);

@@ -7,6 +7,7 @@ import * as followUpInput from '../contract/follow-up-input.js';
 import * as contract from '../contract/index.js';
 import * as protocol from '../contract/protocol.js';
 import * as validation from '../contract/validation.js';
+import * as webhook from '../contract/webhook.js';
 
 /**
  * Evaluates these modules and their imports once per workflow thread, before any workflow runs. Otherwise each workflow
@@ -15,7 +16,8 @@ import * as validation from '../contract/validation.js';
  * The shared modules must be the same for every workflow: no state, clock or randomness at the top level. The SDK
  * freezes everything that they export.
  */
-for (const shared of [batchProtocol, budget, contract, durations, followUp, followUpInput, protocol, validation]) {
+const modules = [batchProtocol, budget, contract, durations, followUp, followUpInput, protocol, validation, webhook];
+for (const shared of modules) {
   for (const value of Object.values(shared) as unknown[]) {
     if (value instanceof z.ZodType) settle(value);
   }

@@ -6,6 +6,7 @@ import { describe, expect, test } from 'vitest';
 import { ConfigError, loadClientConfig, loadConfig, loadTemporalConfig } from '../../src/config/index.js';
 import { createApiKeys } from '../../src/agent-jobs/index.js';
 import { projectBudgetInputSchema } from '../../src/contract/protocol.js';
+import { openTargets } from '../../src/webhooks/targets.js';
 
 type Env = Record<string, string>;
 const SECRET = 'key-live-a1b2c3d4e5f6';
@@ -32,6 +33,42 @@ function issuesOf(load: () => unknown): Record<string, string> {
 }
 const issues = (env: Env) => issuesOf(() => loadConfig({ ...good, ...env }));
 const temporalIssues = (env: Env) => issuesOf(() => loadTemporalConfig(env));
+
+describe('webhook targets', () => {
+  const WEBHOOK_SECRET = `whsec_${Buffer.alloc(24, 'x').toString('base64')}`;
+  const targets = (url: string, ...secrets: string[]) => JSON.stringify({ ci: { url, secrets } });
+  test('come from a variable or a file, and show no secret', async () => {
+    const text = targets('http://[::1]:8080/hook?key=x', WEBHOOK_SECRET);
+    const config = loadConfig({ ...good, FOLLOW_UP_WEBHOOKS: text });
+    expect(config.webhooks.targets?.().get('ci')?.url.href).toBe('http://[::1]:8080/hook?key=x');
+    expect(inspect(config, { depth: 9 })).not.toContain(WEBHOOK_SECRET);
+    const path = file('webhooks.json', text);
+    const read = openTargets(loadConfig({ ...good, FOLLOW_UP_WEBHOOKS_FILE: path }).webhooks, () => undefined);
+    expect((await read()).get('ci')?.secrets).toHaveLength(1);
+    writeFileSync(path, targets('https://a.example', WEBHOOK_SECRET, WEBHOOK_SECRET));
+    expect((await read()).get('ci')?.secrets).toHaveLength(2);
+    expect(issues({ FOLLOW_UP_WEBHOOKS: text, FOLLOW_UP_WEBHOOKS_FILE: path })).toEqual({
+      FOLLOW_UP_WEBHOOKS_FILE: 'excludes FOLLOW_UP_WEBHOOKS',
+    });
+  });
+
+  test.each([
+    ['not JSON', '{', 'must hold JSON, { "name": { "url": "https://…", "secrets": ["whsec_…"] } }'],
+    ['http to another host', targets('http://a.example', WEBHOOK_SECRET), 'ci.url: must be a URL with https'],
+    ['a password in the URL', targets('https://u:p@a.example', WEBHOOK_SECRET), 'ci.url: must be a URL with https'],
+    ['no secret', targets('https://a.example'), 'ci.secrets: '],
+    ['a short secret', targets('https://a.example', 'whsec_c2hvcnQ='), 'ci.secrets.0: must be whsec_ and 24 to 64'],
+    ['a name with a slash', JSON.stringify({ 'a/b': {} }), 'a/b: not a name'],
+  ])('of %s are refused by name and rule', (_, text, rule) => {
+    const [variable, ofFile] = [
+      issues({ FOLLOW_UP_WEBHOOKS: text })['FOLLOW_UP_WEBHOOKS'],
+      issues({ FOLLOW_UP_WEBHOOKS_FILE: file('bad.json', text) })['FOLLOW_UP_WEBHOOKS_FILE'],
+    ];
+    expect(variable).toContain(rule);
+    expect(variable).not.toContain('given');
+    expect(ofFile).toContain('the file must hold JSON');
+  });
+});
 
 describe('the worker configuration', () => {
   const budget = { limit: 100, windowMs: 3_600_000, reserve: 0, marginMs: 2_000 };

@@ -102,9 +102,16 @@ describe.concurrent('a batch', () => {
   test('that is cancelled withdraws what it has not sent, and says for each item whether it was delivered', async () => {
     const { project, start, items } = newProject('cancel');
     await project.budget.setLimit({ limit: 3 });
-    const { handle, result: ended } = await start({ items: items(12), maxOpen: 8 });
+    const { handle, status, result: ended } = await start({ items: items(12), maxOpen: 8 });
     await project.deliveries(3);
     await handle.cancel();
+    await eventually('it has ended', async () => {
+      const state = await status();
+      if (state.ended) return true;
+      const open = [];
+      for await (const each of tested.stack.followUps.list({ batch: project.id })) open.push(each);
+      throw new Error(JSON.stringify({ state, open }));
+    });
     const result = await ended();
     expect(result).toMatchObject({ total: 12, cancelled: true });
     expect(result.items).toHaveLength(12);
@@ -171,7 +178,7 @@ describe.concurrent('a batch', () => {
   test('that is cancelled while it starts the parts of a piece says how many items it has', async () => {
     const { project, start, items } = newProject('cancelled');
     await project.budget.pause();
-    const { handle, status, result } = await start({ items: [], open: true });
+    const { handle, status, result } = await start({ items: [], open: true, maxOpen: 1 });
     // Their jobs exist: a follow-up that starts before the cancel waits for the budget.
     const answer = handle.executeUpdate(addItemsUpdate, { args: [items(1_500, {})] });
     await eventually('it has the items', async () => (await status()).total > 0);

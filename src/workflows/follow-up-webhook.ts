@@ -1,0 +1,91 @@
+import {
+  ApplicationFailure,
+  CancellationScope,
+  isCancellation,
+  ParentClosePolicy,
+  proxyActivities,
+  proxyLocalActivities,
+  rootCause,
+  startChild,
+  WorkflowIdReusePolicy,
+  workflowInfo,
+} from '@temporalio/workflow';
+import type { WebhookActivities } from '../activities/webhooks.js';
+import { iso } from '../contract/durations.js';
+import { type InputIssue, parseInput, type Webhook, WorkflowType } from '../contract/index.js';
+import { hash64 } from '../contract/text.js';
+import {
+  WEBHOOK_NOT_DELIVERED,
+  type WebhookOrder,
+  webhookOrderSchema,
+  webhookWorkflowId,
+} from '../contract/webhook.js';
+import { accept, invalidInput } from './failures.js';
+
+const { listTargets } = proxyLocalActivities<WebhookActivities>({
+  startToCloseTimeout: '10s',
+  retry: { initialInterval: '1s', maximumInterval: '60s' },
+});
+
+const { deliverWebhook } = proxyActivities<WebhookActivities>({
+  // Longer than the deadline of one attempt.
+  startToCloseTimeout: '30s',
+  scheduleToCloseTimeout: '3d',
+  // For attempts that never report. The others set the time of the next one.
+  retry: { initialInterval: '5s', maximumInterval: '1h' },
+  // Below all sends and polls.
+  priority: { priorityKey: 5 },
+});
+
+/**
+ * Delivers one webhook to one target, and tries for 3 days. It is a workflow of its own, so that nothing waits for a
+ * receiver.
+ *
+ * @throws ApplicationFailure `WebhookNotDelivered`. A reset then starts another 3 days, with the same id
+ */
+export async function followUpWebhook(input: unknown): Promise<void> {
+  const order = accept(parseInput(webhookOrderSchema, input));
+  // The signature vouches that the body is true.
+  if (workflowInfo().parent?.workflowId !== order.body.data.workflowId) {
+    throw invalidInput([{ field: '', message: 'only a follow-up or a batch may start a webhook, with notify' }]);
+  }
+  try {
+    await deliverWebhook(order);
+  } catch (error) {
+    if (isCancellation(error)) throw error;
+    const message = rootCause(error) ?? 'no attempt has ended';
+    throw ApplicationFailure.create({ type: WEBHOOK_NOT_DELIVERED, message, nonRetryable: true });
+  }
+}
+
+/** Divides names of webhook targets into those that the workers know and, as issues with the input, the others. */
+export async function findTargets(notify: readonly string[]): Promise<{ targets: string[]; issues: InputIssue[] }> {
+  if (notify.length === 0) return { targets: [], issues: [] };
+  const known = await CancellationScope.nonCancellable(() => listTargets());
+  const rule =
+    known.length > 0 ? `must be one of the workers' webhooks: ${known.join(', ')}` : 'the workers have no webhooks';
+  const unknown = notify.filter((name) => !known.includes(name));
+  return {
+    targets: notify.filter((name) => known.includes(name)),
+    issues: unknown.map((name) => ({ field: 'notify', message: `${rule} (given ${JSON.stringify(name)})` })),
+  };
+}
+
+/** Starts a webhook to each target, and returns when they have started. */
+export async function notify(targets: readonly string[], event: Omit<Webhook, 'timestamp'>): Promise<void> {
+  // A repetition after a reset has the same id, unless it tells something else.
+  const id = `${workflowInfo().firstExecutionRunId}-${hash64(JSON.stringify(event))}`;
+  const body = { ...event, timestamp: iso(Date.now()) } as Webhook;
+  const start = (target: string) => {
+    const order: WebhookOrder = { target, id, body };
+    return startChild(WorkflowType.followUpWebhook, {
+      workflowId: webhookWorkflowId(order),
+      args: [order],
+      workflowIdReusePolicy: WorkflowIdReusePolicy.REJECT_DUPLICATE,
+      parentClosePolicy: ParentClosePolicy.ABANDON,
+      staticSummary: `${event.type} to ${target}`,
+      // It was started before, as before a reset.
+    }).catch(() => undefined);
+  };
+  await CancellationScope.nonCancellable(() => Promise.all([...new Set(targets)].map(start)));
+}

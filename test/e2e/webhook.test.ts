@@ -1,0 +1,201 @@
+import { randomBytes, randomUUID } from 'node:crypto';
+import { createServer, type IncomingHttpHeaders } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { Webhook as Verifier } from 'standardwebhooks';
+import { afterAll, expect, test } from 'vitest';
+import { followUpBatchWorkflowId, type Webhook, WorkflowType } from '../../src/contract/index.js';
+import { makeItems, startBatch } from '../support/batch.js';
+import { resetWorkflow } from '../support/buttons.js';
+import { eventually } from '../support/eventually.js';
+import { FAST } from '../support/stack.js';
+import { useStack } from '../support/project.js';
+
+const newSecret = () => `whsec_${randomBytes(32).toString('base64')}`;
+const [secret, nextSecret] = [newSecret(), newSecret()];
+
+interface Received {
+  path: string;
+  headers: IncomingHttpHeaders;
+  text: string;
+  body: Webhook;
+}
+const received: Received[] = [];
+/** Answers by path; a path with several gives the last one again and again. */
+const answers: Record<string, (number | string)[]> = { '/gone': [410], '/moved': [302, 410], '/down': [503, 500, 200] };
+const receiver = createServer((request, response) => {
+  let text = '';
+  request.setEncoding('utf8').on('data', (chunk: string) => (text += chunk));
+  request.on('end', () => {
+    const { url: path = '', headers } = request;
+    received.push({ path, headers, text, body: JSON.parse(text) as Webhook });
+    const [status = 204, ...rest] = answers[path] ?? [];
+    if (rest.length > 0) answers[path] = rest;
+    response.writeHead(Number(status), { location: '/elsewhere' }).end('never read');
+  });
+});
+await new Promise<void>((resolve) => receiver.listen(0, '127.0.0.1', resolve));
+afterAll(() => receiver.close());
+
+const url = (path: string) => `http://127.0.0.1:${(receiver.address() as AddressInfo).port}${path}`;
+const names = ['ci', 'audit', 'gone', 'moved', 'down'];
+const targets = Object.fromEntries(
+  names.map((name) => [name, { url: url(`/${name}`), secrets: [secret, nextSecret] }]),
+);
+const tested = useStack({ env: { FOLLOW_UP_WEBHOOKS: JSON.stringify(targets) } });
+
+/** What a target has received about a workflow. */
+function toldTo(name: string, workflowId: string): Received[] {
+  return received.filter(({ path, body }) => path === `/${name}` && body.data.workflowId === workflowId);
+}
+const hears = (name: string, { workflowId }: { workflowId: string }, count = 1) =>
+  eventually(`${name} hears of ${workflowId}`, () => {
+    const told = toldTo(name, workflowId);
+    if (told.length < count) throw new Error(`it has received ${JSON.stringify(received.map(({ body }) => body))}`);
+    return told;
+  });
+
+test('the end of a follow-up reaches each target that it names, signed with both secrets', async () => {
+  const project = tested.newProject();
+  const followUp = await project.start('job', { prompt: 'a private message', notify: ['ci', 'audit', 'ci'] });
+  const { prLink } = await followUp.result();
+  const [told] = await hears('ci', followUp);
+  const [same] = await hears('audit', followUp);
+  expect(told?.body).toEqual({
+    type: 'follow-up.ended',
+    timestamp: expect.stringMatching(/^\d{4}-.*Z$/),
+    data: {
+      workflowId: followUp.workflowId,
+      projectId: project.id,
+      jobId: 'job',
+      state: 'completed',
+      status: 'completed',
+      prLink,
+      delivered: 'yes',
+    },
+  });
+  expect(same?.headers['webhook-id']).toBe(told?.headers['webhook-id']);
+  for (const key of [secret, nextSecret]) {
+    expect(new Verifier(key).verify(told!.text, told!.headers as Record<string, string>)).toEqual(told!.body);
+  }
+  expect(() => new Verifier(newSecret()).verify(told!.text, told!.headers as Record<string, string>)).toThrow('match');
+  expect(toldTo('ci', followUp.workflowId)).toHaveLength(1);
+  expect(JSON.stringify(received)).not.toContain('a private message');
+});
+
+test('follow-ups without a result tell why, and whether the message arrived', async () => {
+  const project = tested.newProject();
+  project.addJob('gone', { status: 'archived' });
+  await project.budget.pause();
+  const [archived, cancelled] = await Promise.all([
+    project.start('gone', { notify: ['ci'] }),
+    project.start('waits', { notify: ['ci'] }),
+  ]);
+  await project.waiting(1);
+  await cancelled.cancel();
+  expect((await hears('ci', archived))[0]?.body.data).toMatchObject({
+    state: 'not-sent',
+    delivered: 'no',
+    failure: 'JobArchived',
+  });
+  expect((await hears('ci', cancelled))[0]?.body.data).toMatchObject({
+    state: 'cancelled',
+    delivered: 'no',
+    failure: 'Cancelled',
+  });
+});
+
+test('a name that the workers do not know is refused before anything is sent, and the known ones hear of it', async () => {
+  const project = tested.newProject();
+  const followUp = await project.start('job', { notify: ['ci', 'nobody'] });
+  await expect(followUp.result()).rejects.toMatchObject({
+    type: 'InvalidInput',
+    message: expect.stringContaining(
+      `notify: must be one of the workers' webhooks: ${names.join(', ')} (given "nobody")`,
+    ),
+  });
+  expect((await hears('ci', followUp))[0]?.body.data).toMatchObject({ delivered: 'no', failure: 'InvalidInput' });
+  const batch = await startBatch(tested.stack, project.id, { items: [{}], notify: ['nobody'] });
+  await expect(batch.result()).rejects.toMatchObject({ cause: { type: 'InvalidInput' } });
+  expect(project.ledger).toEqual([]);
+});
+
+test('a batch tells that it is held and that it has ended, with counts, and its items tell by their own names', async () => {
+  const project = tested.newProject();
+  const items = makeItems(tested.stack, [project.id], 3, FAST);
+  const input = { items, canary: 1, notify: ['ci'], defaults: { notify: ['audit'] } };
+  const batch = await startBatch(tested.stack, project.id, input);
+  const workflow = { workflowId: followUpBatchWorkflowId({ batchId: project.id }) };
+  const [held] = await hears('ci', workflow);
+  expect(held?.body).toMatchObject({
+    type: 'batch.held',
+    data: { batchId: project.id, hold: { name: 'canary' }, total: 3, completed: 1, waitingToStart: 2 },
+  });
+  await tested.stack.followUps.batch(project.id).continue();
+  await batch.result();
+  const told = await hears('ci', workflow, 2);
+  expect(told.map(({ body }) => body.type)).toEqual(['batch.held', 'batch.ended']);
+  expect(told[1]?.body.data).toEqual({
+    workflowId: workflow.workflowId,
+    batchId: project.id,
+    total: 3,
+    completed: 3,
+    archived: 0,
+    failed: 0,
+    errors: 0,
+    unknown: 0,
+    errorsByType: {},
+  });
+  const [first] = await batch.items();
+  expect((await hears('audit', first!))[0]?.body.data).toMatchObject({ batchId: project.id, status: 'completed' });
+});
+
+test('a receiver that is down gets the webhook later, under the same id, and the result waits for neither', async () => {
+  const project = tested.newProject();
+  const followUp = await project.start('job', { notify: ['down'] });
+  expect(await followUp.result()).toMatchObject({ status: 'completed' });
+  const told = await hears('down', followUp, 3);
+  expect(new Set(told.map(({ headers }) => headers['webhook-id'])).size).toBe(1);
+  expect(new Set(told.map(({ text }) => text)).size).toBe(1);
+});
+
+test('a redirect is not followed, and a receiver that is gone shows in doctor until the webhook is sent again', async () => {
+  const project = tested.newProject();
+  const followUp = await project.start('job', { notify: ['moved', 'gone'] });
+  await hears('gone', followUp);
+  await hears('moved', followUp, 2);
+  const troubles = await eventually('both have failed', async () => {
+    const found = (await tested.stack.followUps.health()).troubles.filter(({ kind }) => kind === 'undelivered');
+    if (found.length < 2) throw new Error(`found ${JSON.stringify(found)}`);
+    return found;
+  });
+  expect(received.map(({ path }) => path)).not.toContain('/elsewhere');
+  const trouble = troubles.find(({ workflowId }) => workflowId.includes('/gone/'))!;
+  expect(trouble.what).toBe('was not delivered: gone answers HTTP 410');
+  answers['/gone'] = [200];
+  await resetWorkflow(tested.stack.client, trouble.workflowId, 'first');
+  const told = await hears('gone', followUp, 2);
+  expect(told[1]?.headers['webhook-id']).toBe(told[0]?.headers['webhook-id']);
+  await eventually('doctor is content', async () => {
+    const { troubles: left } = await tested.stack.followUps.health();
+    return left.every(({ workflowId }) => workflowId !== trouble.workflowId);
+  });
+});
+
+test('an end that a reset repeats is told once, and nobody else can have a webhook signed', async () => {
+  const project = tested.newProject();
+  const followUp = await project.start('job', { notify: ['ci'] });
+  await followUp.result();
+  const [told] = await hears('ci', followUp);
+  const { client, taskQueue } = tested.stack;
+  // The task after which it has started the webhook.
+  await resetWorkflow(client, followUp.workflowId, (tasks) => tasks.at(-2));
+  await followUp.result();
+  const order = { target: 'ci', id: 'forged', body: told!.body };
+  const forged = client.workflow.execute(WorkflowType.followUpWebhook, {
+    taskQueue,
+    workflowId: randomUUID(),
+    args: [order],
+  });
+  await expect(forged).rejects.toMatchObject({ cause: { message: expect.stringContaining('only a follow-up') } });
+  expect(toldTo('ci', followUp.workflowId)).toHaveLength(1);
+});
