@@ -159,7 +159,14 @@ export default tseslint.config(
     rules: { '@typescript-eslint/no-restricted-imports': ['error', sandboxImports] },
   },
   {
-    files: ['src/activities/**', 'src/worker/**', 'src/worker.ts', 'src/temporal/**', 'src/agent-jobs/**', 'src/webhooks/**'],
+    files: [
+      'src/activities/**',
+      'src/worker/**',
+      'src/worker.ts',
+      'src/temporal/**',
+      'src/agent-jobs/**',
+      'src/webhooks/**',
+    ],
     rules: { '@typescript-eslint/no-restricted-imports': ['error', { patterns: [noClient] }] },
   },
   ...[
