@@ -211,9 +211,12 @@ async function examineWork({ followUps }: TemporalSession, health: Health, hasWo
   return { checks, projects };
 }
 
-function describeTrouble({ workflowId, what, fix, since }: Omit<Health['troubles'][number], 'kind'>): Check {
-  const [name = 'workflow'] = /budget(?=\/)|batch|^follow-up(?=\/)/.exec(workflowId) ?? [];
-  const details = { subject: workflowId, since, why: 'it is blocked, and so is everything that depends on it', fix };
+/** What is known of a workflow that needs help. */
+export function describeTrouble({ workflowId, what, fix, since }: Omit<Health['troubles'][number], 'kind'>): Check {
+  const [name = 'workflow'] = /^[a-z-]*?(budget|webhook|batch|^follow-up)(?=\/)/.exec(workflowId)?.slice(1) ?? [];
+  const isWebhook = name === 'webhook';
+  const why = isWebhook ? 'its receiver does not hear of it' : 'it is blocked, and so is everything that depends on it';
+  const details = { subject: workflowId, since, why, fix };
   return checked(name, 'error', `${workflowId} ${what}`, details);
 }
 

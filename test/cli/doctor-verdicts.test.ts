@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { judgeBatch, judgeBudget, judgeRetention } from '../../src/cli/doctor.js';
+import { describeTrouble, judgeBatch, judgeBudget, judgeRetention } from '../../src/cli/doctor.js';
 import type { BatchStatus, BudgetStatus } from '../../src/contract/index.js';
 
 const nowMs = Date.UTC(2026, 0, 2, 12);
@@ -62,4 +62,14 @@ test.each([
   const found = judgeRetention({ namespace: 'ns', address }, hours * 3_600_000);
   expect(found).toMatchObject({ name: 'namespace', status });
   expect(found.fix).toEqual(fix);
+});
+
+test.each([
+  ['project-budget/batch', 'budget', 'it is blocked'],
+  ['follow-up-batch/nightly/0-x', 'batch', 'it is blocked'],
+  ['follow-up/batch/job/key', 'follow-up', 'it is blocked'],
+  ['follow-up-webhook/batch/id', 'webhook', 'its receiver does not hear of it'],
+])('the trouble of %s is that of a %s', (workflowId, name, why) => {
+  const check = describeTrouble({ workflowId, what: 'waits', fix: 'help' });
+  expect(check).toMatchObject({ name, status: 'error', subject: workflowId, why: text(why), fix: 'help' });
 });
