@@ -1,11 +1,14 @@
 import { existsSync } from 'node:fs';
 import { copyFile, symlink, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
 import { Connection } from '@temporalio/client';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { onActivities, pauseWorkflow } from '../support/buttons.js';
 import type { StartInput } from '../../src/client/index.js';
-import type { FollowUpState } from '../../src/contract/index.js';
+import type { FollowUpState, Webhook } from '../../src/contract/index.js';
 import { startCli } from '../cli/run-cli.js';
 import { eventually } from '../support/eventually.js';
 import { FAST, type Stack, startStack } from '../support/stack.js';
@@ -77,6 +80,22 @@ const hasBatch = (id: string, result: object) => async (stage: Stage) =>
   expect(await stage.followUps.batch(id).result()).toMatchObject(result);
 const isHeld = (stage: Stage, id: string) =>
   eventually(`${id} is held`, async () => (await stage.followUps.batch(id).status()).hold?.name === 'canary');
+
+/** What the receiver of webhooks has heard. */
+const told: { workflowId: string; id: string }[] = [];
+
+/** Accepts webhooks until this process ends. */
+async function openReceiver(): Promise<string> {
+  const server = createServer((request, response) => {
+    void text(request).then((body) => {
+      const { workflowId } = (JSON.parse(body) as Webhook).data;
+      told.push({ workflowId, id: String(request.headers['webhook-id']) });
+      response.end();
+    });
+  }).unref();
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
 
 /** Sections by page, or by page and chapter. A chapter that is not named belongs to its page. */
 const guides: Record<string, Record<string, Section>> = {
@@ -253,6 +272,30 @@ const guides: Record<string, Record<string, Section>> = {
         await hasSent(['demo/job-1', 'demo/job-2'])(stage);
         const website = await stage.followUps.budget('website').status();
         expect(website?.paused).toMatchObject({ note: 'restored backup' });
+      },
+    },
+  },
+  'docs/how-to/webhooks.md': {
+    "1. Name the targets in the worker's settings": { prints: [/^whsec_[\w+/]{43}=$/m] },
+    '2. Name them in the input': {
+      before: async (stage) => {
+        await stage.stopWorker();
+        const url = await openReceiver();
+        const targets = { ci: { url, secrets: ['whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw'] } };
+        await stage.startWorker({ FOLLOW_UP_WEBHOOKS: JSON.stringify(targets) });
+        const line = JSON.stringify({ projectId: 'demo', jobId: 'job-2', prompt: PROMPT });
+        await writeFile(join(stage.reader.directory, 'jobs.jsonl'), line);
+      },
+      after: async ({ names }) => {
+        await eventually('both ends are told', () => told.length === 2);
+        expect(told.map(({ workflowId }) => workflowId)).toEqual([PARSER_TESTS, 'follow-up-batch/nightly']);
+        names['follow-up-webhook/ci/ID'] = `follow-up-webhook/ci/${told[0]?.id}`;
+      },
+    },
+    'When a webhook is not delivered': {
+      after: async () => {
+        await eventually('it is told again', () => told.length === 3);
+        expect(told[2]).toEqual(told[0]);
       },
     },
   },
