@@ -131,7 +131,7 @@ describe('docker-compose.yml', () => {
     /** Settings that nobody can set from outside, with the reason. */
     const fixed: [names: RegExp, reason: string][] = [
       [/^TEMPORAL_(?!DEPLOYMENT_|WORKER_)/, 'the server of this file asks for neither a certificate nor a key'],
-      [/^AGENT_JOBS_API_KEY$/, 'a key in the environment shows in "docker inspect"'],
+      [/^(AGENT_JOBS_API_KEY|FOLLOW_UP_WEBHOOKS)$/, 'a secret in the environment shows in "docker inspect"'],
       [/^FOLLOW_UP_STATUS_ADDRESS$/, 'the published port leads there'],
     ];
     for (const name of [...s.knownSettings].filter((each) => !fixed.some(([names]) => names.test(each)))) {
