@@ -1,12 +1,12 @@
 import { createHmac } from 'node:crypto';
 import { ApplicationFailure, Context } from '@temporalio/activity';
 import { Client } from 'undici';
-import { type Answer, describeNetworkError, readAnswer, withinDeadline } from '../agent-jobs/answer.js';
+import { type Answer, DeadlineError, readAnswer, withinDeadline } from '../agent-jobs/answer.js';
 import { parseRetryAfterMs } from '../agent-jobs/outcomes.js';
 import type { Webhook } from '../contract/index.js';
+import { codeOf } from '../contract/text.js';
 import type { WebhookOrder } from '../contract/webhook.js';
 import { PACKAGE_VERSION } from '../package.js';
-import { maskSecrets } from '../secrets.js';
 import type { WebhookTarget, WebhookTargets } from '../webhooks/targets.js';
 
 /** Dependencies of the webhook activities. */
@@ -47,7 +47,7 @@ export function createWebhookActivities({ targets, linksArePrivate }: WebhookDep
       try {
         const text = JSON.stringify(linksArePrivate ? withoutLink(body) : body);
         const { answer, error } = await post(target, id, text);
-        if (!answer) throw failed(`${name} does not answer: ${describeNetworkError(error, maskSecrets).text}`);
+        if (!answer) throw failed(`${name} does not answer: ${reasonOf(error)}`);
         const { statusCode, headers } = answer;
         if (statusCode >= 200 && statusCode < 300) return;
         const waitMs = parseRetryAfterMs(headers['retry-after'], headers['date'], Date.now());
@@ -95,6 +95,11 @@ async function post(
   const error = await withinDeadline(ATTEMPT_MS, readAnswer(request, attempt));
   void client.destroy().catch(() => undefined);
   return { ...attempt, error };
+}
+
+/** Without the error's own message, which has the host. */
+function reasonOf(error: unknown): string {
+  return error instanceof DeadlineError ? error.message : (codeOf(error) ?? 'the connection was lost');
 }
 
 /** Waits double from 5 s to 1 h, and vary, so that the webhooks of many ends drift apart. */

@@ -41,7 +41,9 @@ const names = ['ci', 'audit', 'gone', 'moved', 'down'];
 const targets = Object.fromEntries(
   names.map((name) => [name, { url: url(`/${name}`), secrets: [secret, nextSecret] }]),
 );
-const tested = useStack({ env: { FOLLOW_UP_WEBHOOKS: JSON.stringify(targets) } });
+// Nothing listens there.
+const away = { url: 'http://127.0.0.1:1/private-path', secrets: [secret] };
+const tested = useStack({ env: { FOLLOW_UP_WEBHOOKS: JSON.stringify({ ...targets, away }) } });
 
 /** What a target has received about a workflow. */
 function toldTo(name: string, workflowId: string): Received[] {
@@ -110,7 +112,7 @@ test('a name that the workers do not know is refused before anything is sent, an
   await expect(followUp.result()).rejects.toMatchObject({
     type: 'InvalidInput',
     message: expect.stringContaining(
-      `notify: must be one of the workers' webhooks: ${names.join(', ')} (given "nobody")`,
+      `notify: must be one of the workers' webhooks: ${names.join(', ')}, away (given "nobody")`,
     ),
   });
   expect((await hears('ci', followUp))[0]?.body.data).toMatchObject({ delivered: 'no', failure: 'InvalidInput' });
@@ -156,6 +158,21 @@ test('a receiver that is down gets the webhook later, under the same id, and the
   const told = await hears('down', followUp, 3);
   expect(new Set(told.map(({ headers }) => headers['webhook-id'])).size).toBe(1);
   expect(new Set(told.map(({ text }) => text)).size).toBe(1);
+});
+
+test('Temporal shows why a receiver does not answer, but not where it is', async () => {
+  const project = tested.newProject();
+  const followUp = await project.start('job', { notify: ['away'] });
+  await followUp.result();
+  const { client } = tested.stack;
+  const failure = await eventually('an attempt has failed', async () => {
+    const { events } = await client.workflow.getHandle(followUp.workflowId).fetchHistory();
+    const [child] = (events ?? []).flatMap((event) => event.childWorkflowExecutionStartedEventAttributes ?? []);
+    const { raw } = await client.workflow.getHandle(child!.workflowExecution!.workflowId!).describe();
+    return raw.pendingActivities?.[0]?.lastFailure;
+  });
+  expect(failure.message).toBe('away does not answer: ECONNREFUSED');
+  expect(JSON.stringify(failure)).not.toMatch(/127\.0\.0\.1|private-path/);
 });
 
 test('a redirect is not followed, and a receiver that is gone shows in doctor until the webhook is sent again', async () => {
