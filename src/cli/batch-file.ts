@@ -56,7 +56,9 @@ export async function readBatchInput(
 /** Checks everything except the items. Fields that `common` lacks are checked with the items. */
 function checkSettings(options: BatchInputOptions, common: object): Omit<StartBatchInput, 'items'> {
   const { id } = options;
-  const [limits, defaults] = [toLimits(options), toSettings(options)];
+  const limits = toLimits(options);
+  // Here, --notify is for the batch itself.
+  const { notify: _notify, ...defaults } = toSettings(options);
   // A valid item shows whether the settings are consistent.
   const item = { projectId: 'project', jobId: 'job', prompt: 'prompt', ...common, ...defaults };
   const checks = [

@@ -16,7 +16,7 @@ import { describeState, nextStep } from '../follow-up/details.js';
 import { safeLine } from '../terminal-text.js';
 import { type Cli, ExitCode, interruptible, UsageError } from './cli.js';
 import { type ReportedError, reportOf } from './errors.js';
-import { pick, type PromptSource, readPrompt, toSettings } from './options.js';
+import { type PromptSource, readPrompt, toSettings } from './options.js';
 import { type ProgressRow, type ProgressText, showRow } from './progress.js';
 import { sayWhenUnattended, withHint, withTemporal } from './session.js';
 import { clock, counted, describeTrouble, localTime, plainLines, rowsOf } from './text.js';
@@ -31,14 +31,7 @@ export async function send(
 ): Promise<ExitCode> {
   const prompt = await readPrompt(cli.io, { ...options, dash });
   if (prompt === undefined) throw new UsageError('prompt: give it with --prompt, --prompt-file, or - for stdin');
-  const input = defined({
-    projectId,
-    jobId,
-    prompt,
-    key: options.key,
-    ...toSettings(options),
-    ...pick(options, ['notify']),
-  });
+  const input = defined({ projectId, jobId, prompt, key: options.key, ...toSettings(options) });
   const { key, followUpInput } = parseStartInput(input);
   const workflowId = followUpWorkflowId({ projectId, jobId, key });
   const { output } = cli;

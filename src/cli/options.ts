@@ -23,8 +23,7 @@ export function toSettings(options: object): Record<string, unknown> {
     maxInterval: pollMaxInterval,
     backoffCoefficient: pollBackoffCoefficient,
   });
-  // For a batch, `notify` is an option of the batch itself.
-  const settings = pick(options, Object.keys(followUpDefaultsSchema.omit({ notify: true }).shape));
+  const settings = pick(options, Object.keys(followUpDefaultsSchema.shape));
   return { ...settings, ...(Object.keys(poll).length > 0 && { poll }) };
 }
 
