@@ -3,7 +3,7 @@ import { type Client, WithStartWorkflowOperation, WorkflowExecutionAlreadyStarte
 import { projectBudgetWorkflowId, SearchAttribute, WorkflowType } from '../contract/index.js';
 import { sendingStates, waitingStates } from '../contract/choices.js';
 import { iso } from '../contract/durations.js';
-import { HAS_ENDED, ifFound, IS_OPEN } from '../temporal/lookups.js';
+import { HAS_ENDED, ifFound, IS_OPEN, isOpen } from '../temporal/lookups.js';
 import type { ListedSend } from '../budget/budget.js';
 import type { RecentSends } from '../budget/loop.js';
 import {
@@ -104,7 +104,7 @@ export function createBudgets(
       const found: (ListedSend & { closedAtMs: number })[] = [];
       for await (const each of client.workflow.list({ query: `${ofProject} AND (${running} OR ${closed})` })) {
         const { name: status } = each.status;
-        const isRunning = status === 'RUNNING' || status === 'PAUSED';
+        const isRunning = isOpen(each.status);
         const shown = each.typedSearchAttributes.get(SearchAttribute.state);
         // A follow-up ends as Canceled only if nothing was delivered.
         if (!isRunning && (shown === 'not-sent' || status === 'CANCELLED')) continue;

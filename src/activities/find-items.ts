@@ -10,7 +10,7 @@ import {
 import { defined } from '../contract/defined.js';
 import { followUpBatchWorkflowId, parseFollowUpBatchWorkflowId } from '../contract/ids.js';
 import { readFollowUpEnd } from '../temporal/follow-up-end.js';
-import { describeIfKnown, fewAtATime, readRunStart } from '../temporal/lookups.js';
+import { describeIfKnown, fewAtATime, isOpen, readRunStart } from '../temporal/lookups.js';
 
 /** Activities that ask Temporal for outcomes that a batch or part missed, for example after a reset. */
 export function createItemFinder(temporal: Client) {
@@ -24,7 +24,7 @@ export function createItemFinder(temporal: Client) {
     async findPart(workflowId: string): Promise<FoundPart> {
       const part = await describeIfKnown(temporal, workflowId);
       if (!part) return {};
-      if (part.status.name === 'RUNNING' || part.status.name === 'PAUSED') return { isOpen: true };
+      if (isOpen(part.status)) return { isOpen: true };
       // A batch that was reset after its retry must not send what the retry has already sent.
       const { batchId = '' } = parseFollowUpBatchWorkflowId(workflowId) ?? {};
       const retryId = followUpBatchWorkflowId({ batchId: retryBatchId(batchId, 1) });

@@ -10,6 +10,7 @@ import {
 } from '../contract/batch-protocol.js';
 import type { ItemOutcome } from '../contract/batch-result.js';
 import { SearchAttribute } from '../contract/index.js';
+import { isOpen } from './lookups.js';
 
 /**
  * The outcome of an item's follow-up from Temporal's record of its newest run. If another batch or input used the
@@ -35,7 +36,7 @@ export async function readFollowUpEnd(
         outcome: { error: { type: 'NotStarted', message: `${workflowId} was already used ${what}`, delivered } },
       };
     }
-    if (status.name === 'RUNNING' || status.name === 'PAUSED') return { isOpen: true };
+    if (isOpen(status)) return { isOpen: true };
     // A follow-up that was cut off in the state `polling` had sent its message.
     const wasSent = !mayAssume && attributes.get(SearchAttribute.state) === 'polling';
     return { outcome: trimOutcome(await readOutcome(handle.result(), wasSent)) };

@@ -12,6 +12,11 @@ const ENDS = "('Completed', 'Failed', 'Canceled', 'Terminated', 'TimedOut', 'Con
 export const IS_OPEN = `ExecutionStatus NOT IN ${ENDS}`;
 export const HAS_ENDED = `ExecutionStatus IN ${ENDS}`;
 
+/** The same as {@link IS_OPEN}, of a workflow that was read. */
+export function isOpen({ name }: { name: string }): boolean {
+  return name === 'RUNNING' || name === 'PAUSED';
+}
+
 const AT_ONCE = 10;
 
 /**

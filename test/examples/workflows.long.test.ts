@@ -4,6 +4,7 @@ import { NativeConnection, Worker } from '@temporalio/worker';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { createActivities } from '../../examples/activity/activities.js';
 import type { FollowUpInput } from '../../src/contract/index.js';
+import { resetToTask } from '../support/buttons.js';
 import { eventually } from '../support/eventually.js';
 import { FAST, startStack, type Stack } from '../support/stack.js';
 import { makeNamespace } from '../worker/support.js';
@@ -134,16 +135,11 @@ describe('a follow-up as a child', () => {
 
 /** Resets a workflow to the end of its first or second workflow task. */
 async function reset({ workflowId }: WorkflowHandle, task: 0 | 1): Promise<void> {
-  const { eventId = null } = await eventually('that workflow task has ended', async () => {
+  const completed = await eventually('that workflow task has ended', async () => {
     const { events } = await stack.client.workflow.getHandle(workflowId).fetchHistory();
     return events?.filter((event) => event.workflowTaskCompletedEventAttributes)[task];
   });
-  await stack.client.workflowService.resetWorkflowExecution({
-    namespace: stack.namespace,
-    workflowExecution: { workflowId },
-    workflowTaskFinishEventId: eventId,
-    requestId: workflowId,
-  });
+  await resetToTask(stack.client, { workflowId, runId: '' }, completed);
 }
 
 describe('an activity', () => {
