@@ -4,6 +4,7 @@ import { deliveredValues, endStates } from './choices.js';
 import { terminalStatuses } from './follow-up.js';
 import { targetNameSchema } from './follow-up-input.js';
 import { WorkflowIdPrefix } from './names.js';
+import { hash64 } from './text.js';
 import { object } from './validation.js';
 
 const workflowId = z.string();
@@ -54,6 +55,16 @@ export const webhookOrderSchema = object({
   body: webhookSchema,
 });
 export type WebhookOrder = z.infer<typeof webhookOrderSchema>;
+
+/** Id of an event. A repetition after a reset has the same id, unless it tells something else. */
+export function webhookId(firstRunId: string, event: Omit<Webhook, 'timestamp'>): string {
+  // The order of counts by failure type is that of their arrival.
+  const inOrder = (_key: string, value: unknown) =>
+    typeof value !== 'object' || value === null || Array.isArray(value)
+      ? value
+      : Object.fromEntries(Object.entries(value).sort());
+  return `${firstRunId}-${hash64(JSON.stringify(event, inOrder))}`;
+}
 
 export function webhookWorkflowId({ target, id }: Pick<WebhookOrder, 'target' | 'id'>): string {
   return `${WorkflowIdPrefix.followUpWebhook}${target}/${id}`;

@@ -1,3 +1,4 @@
+import { WorkflowExecutionAlreadyStartedError } from '@temporalio/common';
 import {
   ApplicationFailure,
   CancellationScope,
@@ -13,9 +14,9 @@ import {
 import type { WebhookActivities } from '../activities/webhooks.js';
 import { iso } from '../contract/durations.js';
 import { type InputIssue, parseInput, type Webhook, WorkflowType } from '../contract/index.js';
-import { hash64 } from '../contract/text.js';
 import {
   WEBHOOK_NOT_DELIVERED,
+  webhookId,
   type WebhookOrder,
   webhookOrderSchema,
   webhookWorkflowId,
@@ -73,8 +74,7 @@ export async function findTargets(notify: readonly string[]): Promise<{ targets:
 
 /** Starts a webhook to each target, and returns when they have started. */
 export async function notify(targets: readonly string[], event: Omit<Webhook, 'timestamp'>): Promise<void> {
-  // A repetition after a reset has the same id, unless it tells something else.
-  const id = `${workflowInfo().firstExecutionRunId}-${hash64(JSON.stringify(event))}`;
+  const id = webhookId(workflowInfo().firstExecutionRunId, event);
   const body = { ...event, timestamp: iso(Date.now()) } as Webhook;
   const start = (target: string) => {
     const order: WebhookOrder = { target, id, body };
@@ -84,8 +84,10 @@ export async function notify(targets: readonly string[], event: Omit<Webhook, 't
       workflowIdReusePolicy: WorkflowIdReusePolicy.REJECT_DUPLICATE,
       parentClosePolicy: ParentClosePolicy.ABANDON,
       staticSummary: `${event.type} to ${target}`,
-      // It was started before, as before a reset.
-    }).catch(() => undefined);
+    }).catch((error: unknown) => {
+      // Before a reset, it was started already.
+      if (!(error instanceof WorkflowExecutionAlreadyStartedError)) throw error;
+    });
   };
   await CancellationScope.nonCancellable(() => Promise.all([...new Set(targets)].map(start)));
 }

@@ -17,6 +17,7 @@ import {
   projectBudgetWorkflowId,
 } from '../../src/contract/index.js';
 import { hash64 } from '../../src/contract/text.js';
+import { webhookId } from '../../src/contract/webhook.js';
 
 describe('workflow ids', () => {
   const id = fc.stringMatching(/^[A-Za-z0-9_-][A-Za-z0-9._~-]{0,127}$/).filter((text) => !text.includes('..'));
@@ -152,6 +153,18 @@ test('the end state of a follow-up says how its job ended, or whether its messag
     const failure = { type, delivered, message: 'why' };
     expect(endOf(failure)).toEqual({ state, failure });
   }
+});
+
+test('an event has one id, in whatever order its counts came, and another has another', () => {
+  const counts = { total: 3, completed: 0, archived: 0, failed: 0, errors: 3, unknown: 0 };
+  const end = (errorsByType: Record<string, number>) => {
+    const data = { workflowId: 'follow-up-batch/b', batchId: 'b', ...counts, errorsByType };
+    return webhookId('run', { type: 'batch.ended', data });
+  };
+  const id = end({ JobNotFound: 1, JobArchived: 2 });
+  expect(end({ JobArchived: 2, JobNotFound: 1 })).toBe(id);
+  expect(end({ JobArchived: 1, JobNotFound: 2 })).not.toBe(id);
+  expect(id).toMatch(/^run-[\w-]{11}$/);
 });
 
 test('the hash of an id is 11 characters of base64url, and 20,000 ids share none', () => {

@@ -1,42 +1,25 @@
-import { randomBytes, randomUUID } from 'node:crypto';
-import { createServer, type IncomingHttpHeaders } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { randomUUID } from 'node:crypto';
 import { Webhook as Verifier } from 'standardwebhooks';
 import { afterAll, expect, test } from 'vitest';
-import { followUpBatchWorkflowId, type Webhook, WorkflowType } from '../../src/contract/index.js';
+import { followUpBatchWorkflowId, WorkflowType } from '../../src/contract/index.js';
 import { makeItems, startBatch } from '../support/batch.js';
 import { resetWorkflow } from '../support/buttons.js';
 import { eventually } from '../support/eventually.js';
 import { FAST } from '../support/stack.js';
 import { useStack } from '../support/project.js';
+import { newWebhookSecret, type ReceivedWebhook, startWebhookReceiver } from '../support/webhook-receiver.js';
 
-const newSecret = () => `whsec_${randomBytes(32).toString('base64')}`;
-const [secret, nextSecret] = [newSecret(), newSecret()];
+const [secret, nextSecret] = [newWebhookSecret(), newWebhookSecret()];
 
-interface Received {
-  path: string;
-  headers: IncomingHttpHeaders;
-  text: string;
-  body: Webhook;
-}
-const received: Received[] = [];
 /** Answers by path; a path with several gives the last one again and again. */
-const answers: Record<string, (number | string)[]> = { '/gone': [410], '/moved': [302, 410], '/down': [503, 500, 200] };
-const receiver = createServer((request, response) => {
-  let text = '';
-  request.setEncoding('utf8').on('data', (chunk: string) => (text += chunk));
-  request.on('end', () => {
-    const { url: path = '', headers } = request;
-    received.push({ path, headers, text, body: JSON.parse(text) as Webhook });
-    const [status = 204, ...rest] = answers[path] ?? [];
-    if (rest.length > 0) answers[path] = rest;
-    response.writeHead(Number(status), { location: '/elsewhere' }).end('never read');
-  });
+const answers: Record<string, number[]> = { '/gone': [410], '/moved': [302, 410], '/down': [503, 500, 200] };
+const { received, url, close } = await startWebhookReceiver(({ path }) => {
+  const [status = 204, ...rest] = answers[path] ?? [];
+  if (rest.length > 0) answers[path] = rest;
+  return status;
 });
-await new Promise<void>((resolve) => receiver.listen(0, '127.0.0.1', resolve));
-afterAll(() => receiver.close());
+afterAll(close);
 
-const url = (path: string) => `http://127.0.0.1:${(receiver.address() as AddressInfo).port}${path}`;
 const names = ['ci', 'audit', 'gone', 'moved', 'down'];
 const targets = Object.fromEntries(
   names.map((name) => [name, { url: url(`/${name}`), secrets: [secret, nextSecret] }]),
@@ -46,7 +29,7 @@ const away = { url: 'http://127.0.0.1:1/private-path', secrets: [secret] };
 const tested = useStack({ env: { FOLLOW_UP_WEBHOOKS: JSON.stringify({ ...targets, away }) } });
 
 /** What a target has received about a workflow. */
-function toldTo(name: string, workflowId: string): Received[] {
+function toldTo(name: string, workflowId: string): ReceivedWebhook[] {
   return received.filter(({ path, body }) => path === `/${name}` && body.data.workflowId === workflowId);
 }
 const hears = (name: string, { workflowId }: { workflowId: string }, count = 1) =>
@@ -75,11 +58,11 @@ test('the end of a follow-up reaches each target that it names, signed with both
       delivered: 'yes',
     },
   });
-  expect(same?.headers['webhook-id']).toBe(told?.headers['webhook-id']);
+  expect(same?.id).toBe(told?.id);
   for (const key of [secret, nextSecret]) {
-    expect(new Verifier(key).verify(told!.text, told!.headers as Record<string, string>)).toEqual(told!.body);
+    expect(new Verifier(key).verify(told!.text, told!.headers)).toEqual(told!.body);
   }
-  expect(() => new Verifier(newSecret()).verify(told!.text, told!.headers as Record<string, string>)).toThrow('match');
+  expect(() => new Verifier(newWebhookSecret()).verify(told!.text, told!.headers)).toThrow('match');
   expect(toldTo('ci', followUp.workflowId)).toHaveLength(1);
   expect(JSON.stringify(received)).not.toContain('a private message');
 });
@@ -156,7 +139,7 @@ test('a receiver that is down gets the webhook later, under the same id, and the
   const followUp = await project.start('job', { notify: ['down'] });
   expect(await followUp.result()).toMatchObject({ status: 'completed' });
   const told = await hears('down', followUp, 3);
-  expect(new Set(told.map(({ headers }) => headers['webhook-id'])).size).toBe(1);
+  expect(new Set(told.map(({ id }) => id)).size).toBe(1);
   expect(new Set(told.map(({ text }) => text)).size).toBe(1);
 });
 
@@ -191,7 +174,7 @@ test('a redirect is not followed, and a receiver that is gone shows in doctor un
   answers['/gone'] = answers['/moved'] = [200];
   for (const { workflowId } of troubles) await resetWorkflow(tested.stack.client, workflowId, 'first');
   const told = await hears('gone', followUp, 2);
-  expect(told[1]?.headers['webhook-id']).toBe(told[0]?.headers['webhook-id']);
+  expect(told[1]?.id).toBe(told[0]?.id);
   await eventually('doctor is content', async () => {
     const { troubles: left } = await tested.stack.followUps.health();
     return left.every(({ workflowId }) => troubles.every((trouble) => trouble.workflowId !== workflowId));
