@@ -1,6 +1,14 @@
 import { expect, test } from 'vitest';
-import { type Arrival, check, type Evidence, type FollowUpRecord, type Violation } from '../../tools/chaos/checker.js';
+import {
+  type Arrival,
+  check,
+  checkWebhooks,
+  type Evidence,
+  type FollowUpRecord,
+  type Violation,
+} from '../../tools/chaos/checker.js';
 import { contradictionIn } from '../support/contradictions.js';
+import type { ReceivedWebhook } from '../support/webhook-receiver.js';
 
 const arrival = (marker: string, receivedAtMs = 1_000, rest: Partial<Arrival> = {}): Arrival => ({
   prompt: marker,
@@ -74,6 +82,28 @@ test.each([[1], [null], ['late' as const]])('a worker that was told to end and e
   expect(violations({ departures })).toEqual([
     { kind: 'unclean', subject: `worker ${exitCode}`, detail: `${exitCode}: its log` },
   ]);
+});
+
+const webhook = (id: string, status: 'completed' | 'archived', answer: ReceivedWebhook['answer']): ReceivedWebhook => {
+  const data = { workflowId: 'w', state: status, status, prLink: null, delivered: 'yes' } as const;
+  const body = { type: 'follow-up.ended', timestamp: new Date().toISOString(), data } as const;
+  return { path: '/', headers: {}, id, text: '', body, answer };
+};
+
+test.each<[what: string, found: string[], received: ReceivedWebhook[]]>([
+  ['was accepted after two tries', [], [webhook('1', 'completed', 'cut'), webhook('1', 'completed', 204)]],
+  ['was never accepted', ['untold'], [webhook('1', 'completed', 503), webhook('1', 'completed', 'cut')]],
+  ['told of another end', ['untold'], [webhook('1', 'archived', 204)]],
+  ['told of another end before a reset', [], [webhook('1', 'archived', 204), webhook('2', 'completed', 204)]],
+  ['has two ids', ['renamed'], [webhook('1', 'completed', 204), webhook('2', 'completed', 204)]],
+])('of a webhook that %s, the checker finds %j', (_what, found, received) => {
+  const ends = [{ workflowId: 'w', told: 'completed', delivered: 'yes' as const }];
+  expect(checkWebhooks(ends, received).map(({ kind }) => kind)).toEqual(found);
+});
+
+test('a batch needs a webhook of its end', () => {
+  const ends = [{ workflowId: 'batch', told: 'batch.ended' }];
+  expect(checkWebhooks(ends, [])).toMatchObject([{ kind: 'untold', subject: 'batch' }]);
 });
 
 test('a workflow that threw or contradicted its history is found, unless a pause had made its history unreadable', () => {

@@ -32,6 +32,7 @@ describe.concurrent('nothing is repeated, lost, sent over budget or falsely repo
     expect(violations).toEqual([]);
     expect(counts['kills']).toBeGreaterThanOrEqual(1);
     expect(counts['followUps']).toBe(200);
+    expect(counts['webhooks']).toBe(201);
   });
 });
 
@@ -41,6 +42,6 @@ test(
   async () => {
     const { violations, counts } = await restart(run());
     expect(violations).toEqual([]);
-    expect(counts).toEqual({ restarts: 3, followUps: 100, 'delivered: yes': 100 });
+    expect(counts).toEqual({ restarts: 3, followUps: 100, 'delivered: yes': 100, webhooks: 100 });
   },
 );

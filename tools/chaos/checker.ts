@@ -1,5 +1,7 @@
-import type { Delivered } from '../../src/contract/index.js';
+import type { Delivered, Webhook } from '../../src/contract/index.js';
+import { isDeepStrictEqual } from 'node:util';
 import { type LedgerEntry, maxInAnyWindow } from '../../src/simulator/ledger.js';
+import type { ReceivedWebhook } from '../../test/support/webhook-receiver.js';
 
 /** A message in the service's ledger. Its prompt is the marker of its follow-up. */
 export type Arrival = Omit<LedgerEntry, 'countedAtMs'>;
@@ -35,6 +37,15 @@ export interface Evidence {
   departures?: readonly Departure[];
 }
 
+/** An end that a receiver of webhooks must be told of. */
+export interface End {
+  workflowId: string;
+  /** The status of a result, a failure type, or `batch.ended`. */
+  told: string;
+  /** Missing for a batch. */
+  delivered?: Delivered;
+}
+
 /** How a worker ended that was told to. */
 export interface Departure {
   worker: string;
@@ -53,6 +64,8 @@ export const violationKinds = {
   unaccounted: 'a delivery is unknown although nothing happened while it was sent',
   stray: 'a message arrived that belongs to no follow-up',
   unclean: 'a worker that was told to end did not end with code 0 in time',
+  untold: 'no webhook told of an end',
+  renamed: 'webhooks told of one end under several ids',
   contradicted: 'a workflow contradicted its own history, or threw',
 } as const;
 
@@ -98,6 +111,34 @@ export function check({ followUps, arrivals, limit, windowMs, faults, departures
     if (exitCode !== 0) find('unclean', worker, `${exitCode}: ${log.slice(-500)}`);
   }
   return found;
+}
+
+/** Compares the webhooks that a receiver has accepted with what callers were told, and the ids of all attempts. */
+export function checkWebhooks(ends: readonly End[], received: readonly ReceivedWebhook[]): Violation[] {
+  const found: Violation[] = [];
+  const accepted = received.filter(({ answer }) => answer !== 'cut' && answer < 300);
+  for (const end of ends) {
+    const isTold = accepted.some(({ body }) => isAbout(body, end) && isDeepStrictEqual(endIn(body), end));
+    if (!isTold) found.push({ kind: 'untold', subject: end.workflowId, detail: JSON.stringify(end) });
+  }
+  for (const { id, body } of received) {
+    const isSame = (other: Webhook) => isAbout(other, body.data) && isDeepStrictEqual(other.data, body.data);
+    const first = received.find((other) => isSame(other.body));
+    if (first?.id === id) continue;
+    found.push({ kind: 'renamed', subject: body.data.workflowId, detail: `${first?.id} and ${id}` });
+  }
+  return found;
+}
+
+function isAbout({ data }: Webhook, { workflowId }: { workflowId: string }): boolean {
+  return data.workflowId === workflowId;
+}
+
+/** What a webhook tells, in the words of a caller. */
+function endIn({ type, data }: Webhook): End {
+  const { workflowId } = data;
+  if (!('delivered' in data)) return { workflowId, told: type };
+  return { workflowId, told: data.status ?? data.failure ?? '', delivered: data.delivered };
 }
 
 function overlap(a: TimeSpan, b: TimeSpan): boolean {

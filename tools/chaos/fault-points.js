@@ -1,5 +1,5 @@
 /**
- * Preloaded into a worker process with `node --import`. Watches the send path from outside the product. When a step is
+ * Preloaded into a worker process with `node --import`. Watches the send path and webhooks from outside the product. When a step is
  * reached for the chosen time, it kills or stops its own process with a signal that cannot be caught.
  *
  * `CHAOS_FAULT_PLAN` is the plan of worker-process.ts as JSON. Right before the signal, file descriptor 3 gets a line.
@@ -25,21 +25,25 @@ function reach(step) {
   process.kill(process.pid, plan.signal);
 }
 
-/** Watches the POST through undici's diagnostics channels. It ignores GETs. */
+/** Watches the POSTs through undici's diagnostics channels: messages, and webhooks to the path of receiver.ts. */
 function watchHttp() {
+  const isWebhook = ({ path }) => path === '/webhook';
+  const isMessage = (request) => request.method === 'POST' && !isWebhook(request);
   // undici connects in the same turn of the event loop in which a request is made.
-  let isPost = false;
+  let isOfMessage = false;
   const connectors = new WeakSet();
   subscribe('undici:request:create', ({ request }) => {
-    isPost = request.method === 'POST';
-    setImmediate(() => (isPost = false));
+    isOfMessage = isMessage(request);
+    setImmediate(() => (isOfMessage = false));
   });
-  subscribe('undici:client:beforeConnect', ({ connector }) => isPost && connectors.add(connector));
+  subscribe('undici:client:beforeConnect', ({ connector }) => isOfMessage && connectors.add(connector));
   subscribe('undici:client:connected', ({ connector }) => connectors.has(connector) && reach('connected'));
-  const onPost = (channel, step) => subscribe(channel, ({ request }) => request.method === 'POST' && reach(step));
-  onPost('undici:client:sendHeaders', 'headers-writing');
-  onPost('undici:request:bodySent', 'body-written');
-  onPost('undici:request:trailers', 'answer-received');
+  const on = (channel, matches, step) => subscribe(channel, ({ request }) => matches(request) && reach(step));
+  on('undici:client:sendHeaders', isMessage, 'headers-writing');
+  on('undici:request:bodySent', isMessage, 'body-written');
+  on('undici:request:trailers', isMessage, 'answer-received');
+  on('undici:request:bodySent', isWebhook, 'webhook-written');
+  on('undici:request:trailers', isWebhook, 'webhook-answered');
 }
 
 /** Watches the activities' calls to Temporal: asks, and what they tell the budget about a send or a follow-up's end. */

@@ -1,9 +1,10 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { projectBudgetWorkflowId } from '../../src/contract/index.js';
+import { webhookWorkflowId } from '../../src/contract/webhook.js';
 import * as temporal from '../../test/support/buttons.js';
 import { isPausedInTask } from '../../test/support/contradictions.js';
-import { type Outcome, play, type Run } from './play.js';
-import { insist, itemsOf, type Project, RECOVERY_MS } from './project.js';
+import { type Outcome, play, type Run, type Stage } from './play.js';
+import { insist, itemsOf, type Project, RECEIVER, RECOVERY_MS } from './project.js';
 import { steps } from './worker-process.js';
 
 /** How long something stays paused, or a budget stays stopped. */
@@ -17,6 +18,7 @@ const targets = {
   budget: ['tell'],
   batch: ['partReport'],
   part: ['partOrder', 'followUpEnded'],
+  webhook: [],
 } as const;
 type Target = keyof typeof targets;
 
@@ -74,20 +76,21 @@ const pressed: Readonly<Record<Target, readonly Button[]>> = {
   budget: ['cancel', 'terminate', 'reset', 'pause', 'nonsense', 'delete'],
   batch: ['reset', 'pause', 'nonsense'],
   part: ['cancel', 'reset', 'pause', 'nonsense'],
+  webhook: ['reset', 'pause', 'nonsense', 'pause activity', 'reset activity'],
 };
 
 /**
- * An operator presses Temporal's buttons at random on follow-ups, their budget, a batch and its part, while messages are
- * sent. At every third press the worker stands still (SIGSTOP) at a step of a send. What was paused is unpaused, and a
- * stopped budget is restored. Nothing else is repaired.
+ * An operator presses Temporal's buttons at random on follow-ups, their budget, a batch, its part and webhooks, while
+ * messages are sent. At every third press the worker stands still (SIGSTOP) at a step of a send. What was paused is
+ * unpaused, and a stopped budget is restored. Nothing else is repaired.
  */
 export function operator(run: Run): Promise<Outcome> {
-  return play('operator', run, { projects: Math.min(6, 2 * run.scale) }, async ({ projects, count }) => {
-    await Promise.all(projects.map((project, index) => operate(project, run, count, index)));
+  return play('operator', run, { projects: Math.min(6, 2 * run.scale) }, async (stage) => {
+    await Promise.all(stage.projects.map((project, index) => operate(project, run, stage, index)));
   });
 }
 
-async function operate(project: Project, { seed, scale, say }: Run, count: (what: string) => void, index: number) {
+async function operate(project: Project, { seed, scale, say }: Run, { count, receiver }: Stage, index: number) {
   let worker = project.startWorker();
   const batch = await project.startBatch(12, 6, [project.id]);
   const items = await itemsOf(batch);
@@ -109,7 +112,10 @@ async function operate(project: Project, { seed, scale, say }: Run, count: (what
     const button = project.pick(pressed[target]);
     const followUps = fresh.length > 0 ? fresh : [project.pick([...items, ...project.records]).workflowId];
     const [budget, batchId] = [projectBudgetWorkflowId(project.id), batch.workflowId];
-    const ids = { 'follow-up': followUps, budget: [budget], batch: [batchId], part: [part] }[target];
+    const mine = receiver.received.filter(({ body }) => JSON.stringify(body).includes(project.id));
+    const webhooks = mine.slice(-5).map(({ id }) => webhookWorkflowId({ target: RECEIVER, id }));
+    const webhook = webhooks.length > 0 ? [project.pick(webhooks)] : [];
+    const ids = { 'follow-up': followUps, budget: [budget], batch: [batchId], part: [part], webhook }[target];
     const pressing = Promise.all(ids.map((id) => pressOn(project, target, id, button)));
     await Promise.race([pressing, delay(STOPPED_MS)]);
     worker.signal('SIGCONT');

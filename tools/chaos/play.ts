@@ -1,11 +1,18 @@
 import { randomUUID } from 'node:crypto';
+import { setTimeout as delay } from 'node:timers/promises';
 import { Client, Connection } from '@temporalio/client';
 import { type Simulator, startSimulator } from '../../src/simulator/index.js';
 import { createRandom, type Random } from '../../src/simulator/random.js';
 import { ensureSearchAttributes } from '../../src/temporal/search-attributes.js';
 import { contradictions } from '../../test/support/contradictions.js';
-import { check, type Violation } from './checker.js';
-import { Project, RECOVERY_MS } from './project.js';
+import {
+  newWebhookSecret,
+  type ReceivedWebhook,
+  startWebhookReceiver,
+  type WebhookReceiver,
+} from '../../test/support/webhook-receiver.js';
+import { check, checkWebhooks, type Violation } from './checker.js';
+import { Project, RECEIVER, RECOVERY_MS } from './project.js';
 
 /** What a scenario is run with: the seed of every random choice, its size, and `host:port` of a Temporal server. */
 export interface Run {
@@ -27,6 +34,7 @@ export interface Outcome {
 export interface Stage {
   readonly projects: readonly [Project, ...Project[]];
   readonly simulator: Simulator;
+  readonly receiver: WebhookReceiver;
   readonly random: Random;
   count(what: string): void;
 }
@@ -49,8 +57,9 @@ const SERVICE = {
 } as const;
 
 /**
- * Lets `act` break what it likes, waits for the end of every follow-up, and judges by the ledger of the service, which
- * refuses nothing. The service runs in this process, which nothing breaks: workers and Temporal have their own.
+ * Lets `act` break what it likes, waits for the end of every follow-up and for its webhook, and judges by the ledger of
+ * the service, which refuses nothing, and by what the receiver of webhooks was told. Both run in this process, which
+ * nothing breaks: workers and Temporal have their own.
  */
 export async function play(
   name: string,
@@ -66,12 +75,15 @@ export async function play(
   // Otherwise a worker makes them, but follow-ups start before any worker.
   await ensureSearchAttributes(connection, client.options.namespace);
   const simulator = await startSimulator({ seed, ...SERVICE });
+  const receiver = await startUnreliableReceiver(random.fork('receiver'));
+  const target = { url: receiver.url('/webhook'), secrets: [newWebhookSecret()] };
   const settings = {
     TEMPORAL_ADDRESS: workerAddress,
     AGENT_JOBS_BASE_URL: simulator.baseUrl,
     AGENT_JOBS_API_KEY: simulator.apiKey,
     FOLLOW_UP_BUDGET_LIMIT: String(BUDGET.limit),
     FOLLOW_UP_BUDGET_WINDOW: `${BUDGET.windowMs}ms`,
+    FOLLOW_UP_WEBHOOKS: JSON.stringify({ [RECEIVER]: target }),
   };
   const runId = randomUUID().slice(0, 8);
   const newProject = (number: number) => {
@@ -84,11 +96,15 @@ export async function play(
   const close = () => Promise.all(projects.map((project) => project.close()));
   try {
     const violations: Violation[] = [];
-    await act({ projects, simulator, random, count });
+    await act({ projects, simulator, receiver, random, count });
     for (const project of projects) project.keepWorker();
     const untilMs = Date.now() + RECOVERY_MS;
     await Promise.all(projects.map((project) => project.collect(untilMs)));
+    const ends = projects.flatMap((project) => project.ends);
+    const untold = () => checkWebhooks(ends, receiver.received).filter(({ kind }) => kind === 'untold');
+    while (untold().length > 0 && Date.now() < untilMs) await delay(1_000);
     await close();
+    violations.push(...checkWebhooks(ends, receiver.received));
     for (const { id, records, batchWords, faults, workers } of projects) {
       const arrivals = simulator.ledger.filter(({ projectId }) => projectId.split('~')[0] === id);
       const departures = workers.flatMap(({ exitCode, log }) =>
@@ -106,10 +122,22 @@ export async function play(
         count(`delivered: ${ending?.delivered}`);
       }
     }
+    for (const _id of new Set(receiver.received.map(({ id }) => id))) count('webhooks');
     return { counts, violations };
   } finally {
     await close();
     await simulator.close();
+    receiver.close();
     await connection.close();
   }
+}
+
+/** Refuses some first attempts, and cuts the connection of others when it has read them. */
+function startUnreliableReceiver(random: Random): Promise<WebhookReceiver> {
+  const known = new Set<string>();
+  return startWebhookReceiver(({ id }) => {
+    if (known.has(id)) return 204;
+    known.add(id);
+    return ([503, 'cut', 204] satisfies ReceivedWebhook['answer'][])[random.between(0, 2)]!;
+  });
 }

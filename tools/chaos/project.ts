@@ -3,7 +3,7 @@ import type { Client } from '@temporalio/client';
 import { type BatchHandle, FollowUpClient, FollowUpFailedError } from '../../src/client/index.js';
 import { type BatchItem, followUpWorkflowId, parseFollowUpWorkflowId } from '../../src/contract/index.js';
 import type { Random } from '../../src/simulator/random.js';
-import type { FollowUpRecord, TimeSpan } from './checker.js';
+import type { End, FollowUpRecord, TimeSpan } from './checker.js';
 import { readSends, whereItStands } from './endings.js';
 import { type FaultPlan, SEND_START_TO_CLOSE_MS, WorkerProcess } from './worker-process.js';
 
@@ -14,6 +14,9 @@ const FAST = { poll: { initialInterval: '200ms', maxInterval: '2s' }, settleTime
 /** Some jobs show that a message was delivered, and some never do. */
 const JOB_KINDS = ['job', 'same', 'nopr', 'fail'] as const;
 const ATTEMPTS = 60;
+/** The target of all webhooks. */
+export const RECEIVER = 'receiver';
+const NOTIFY = { notify: [RECEIVER] };
 
 /** One project with a task queue of its own, its workers, its follow-ups and their faults. */
 export class Project {
@@ -75,7 +78,7 @@ export class Project {
     for (let number = first; number < first + count; number++) {
       const [jobId, key] = [`${this.pick(JOB_KINDS)}-${number}`, `key-${number}`];
       const { marker } = this.recordOf(followUpWorkflowId({ projectId, jobId, key }));
-      await insist(() => this.followUps.start({ projectId, jobId, key, prompt: marker, ...FAST }));
+      await insist(() => this.followUps.start({ projectId, jobId, key, prompt: marker, ...FAST, ...NOTIFY }));
     }
     return this.records.slice(first);
   }
@@ -84,9 +87,9 @@ export class Project {
   async startBatch(count: number, maxOpen: number, projectIds: readonly string[]): Promise<BatchHandle> {
     const items = Array.from({ length: count }, (_, index) => {
       const [projectId = '', jobId] = [projectIds[index % projectIds.length], `item-${index}`];
-      return { projectId, jobId, prompt: `${projectId}/${jobId}`, ...FAST };
+      return { projectId, jobId, prompt: `${projectId}/${jobId}`, ...FAST, ...NOTIFY };
     });
-    this.#batch = await this.followUps.startBatch({ id: this.id, items, maxOpen });
+    this.#batch = await this.followUps.startBatch({ id: this.id, items, maxOpen, ...NOTIFY });
     return this.#batch;
   }
 
@@ -104,6 +107,13 @@ export class Project {
   async collect(untilMs: number): Promise<void> {
     if (this.#batch) await this.#takeWordsOf(this.#batch, untilMs);
     for (const record of this.records) await this.takeEnding(record, untilMs);
+  }
+
+  /** What the receiver of webhooks must be told. Nobody is told of what was terminated. */
+  get ends(): End[] {
+    const ends = this.records.flatMap(({ workflowId, ending }) => (ending ? [{ workflowId, ...ending }] : []));
+    const ofBatch = this.#batch && { workflowId: this.#batch.workflowId, told: 'batch.ended' };
+    return [...ends.filter(({ told }) => told !== 'Terminated'), ...(ofBatch ? [ofBatch] : [])];
   }
 
   /** Waits for the end of a follow-up, unless its ending is already known. */

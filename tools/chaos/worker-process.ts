@@ -17,11 +17,12 @@ const EXIT_WITHIN_MS = SEND_START_TO_CLOSE_MS + 60_000;
 /** A worker misses its step if it has not reached it this long after its start. */
 const STEP_TIMEOUT_MS = 180_000;
 
-/** Steps of a send that fault-points.js sees in a worker, in their order. One that waits repeats the ask's. */
+/** Steps of a send and its webhook that fault-points.js sees, in their order. A send that waits repeats the ask's. */
 export const steps = [
   ...(['ask-sent', 'grant-recorded', 'ask-answered', 'send-scheduled'] as const),
   ...(['connected', 'headers-writing', 'body-written', 'answer-received'] as const),
   ...(['settle-sent', 'settle-answered', 'end-sent', 'end-answered', 'end-recorded'] as const),
+  ...(['webhook-written', 'webhook-answered'] as const),
 ];
 
 /** The `hit`-th time that it reaches the step, from 1, a worker sends itself the signal. */
