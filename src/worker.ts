@@ -172,7 +172,11 @@ function bindActivities(
     maxLimit,
     maxWatches: capacity.watches,
   });
-  const webhooks = createWebhookActivities({ targets, linksArePrivate: parts.linksArePrivate });
+  const webhooks = createWebhookActivities({
+    targets,
+    linksArePrivate: parts.linksArePrivate,
+    maxAttempts: Math.ceil(capacity.activities / 4),
+  });
   return { ...activities, ...createItemFinder(temporal), ...webhooks };
 }
 

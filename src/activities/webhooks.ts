@@ -1,12 +1,15 @@
 import { createHmac } from 'node:crypto';
+import type { LookupFunction } from 'node:net';
 import { ApplicationFailure, Context } from '@temporalio/activity';
 import { Client } from 'undici';
 import { type Answer, DeadlineError, readAnswer, withinDeadline } from '../agent-jobs/answer.js';
 import { parseRetryAfterMs } from '../agent-jobs/outcomes.js';
+import { createSingleConnection } from '../agent-jobs/single-connection.js';
 import type { Webhook } from '../contract/index.js';
 import { codeOf } from '../contract/text.js';
 import type { WebhookOrder } from '../contract/webhook.js';
 import { PACKAGE_VERSION } from '../package.js';
+import { createSerialLookup } from '../webhooks/lookup.js';
 import type { WebhookTarget, WebhookTargets } from '../webhooks/targets.js';
 
 /** Dependencies of the webhook activities. */
@@ -14,6 +17,8 @@ export interface WebhookDependencies {
   targets: () => Promise<WebhookTargets>;
   /** Whether links to pull requests are left out. */
   linksArePrivate: boolean;
+  /** Attempts under way in this process. */
+  maxAttempts: number;
 }
 
 /** Deadline of one attempt, from connecting to the end of the answer. */
@@ -22,13 +27,16 @@ const ATTEMPT_MS = 15_000;
 const MOST_ATTEMPTS = 10;
 const FIRST_WAIT_MS = 5_000;
 const LONGEST_WAIT_MS = 3_600_000;
+/** Of a webhook that was not tried, because others were. */
+const LONGEST_TURN_AWAY_MS = 60_000;
 const MAX_ANSWER_BYTES = 65_536;
 /** The receiver wants no more webhooks: https://www.standardwebhooks.com. */
 const GONE = 410;
 
 /** The activities of webhooks. */
-export function createWebhookActivities({ targets, linksArePrivate }: WebhookDependencies) {
-  const underWay = new Map<string, number>();
+export function createWebhookActivities({ targets, linksArePrivate, maxAttempts }: WebhookDependencies) {
+  const lookup = createSerialLookup();
+  const underWay: string[] = [];
   return {
     /** Names of the targets in this worker's settings. */
     listTargets: async () => [...(await targets()).keys()],
@@ -41,19 +49,23 @@ export function createWebhookActivities({ targets, linksArePrivate }: WebhookDep
     async deliverWebhook({ target: name, id, body }: WebhookOrder): Promise<void> {
       const target = (await targets()).get(name);
       if (!target) throw failed(`this worker has no webhook ${name}`);
-      const count = underWay.get(name) ?? 0;
-      if (count >= MOST_ATTEMPTS) throw failed(`${MOST_ATTEMPTS} other attempts to ${name} are under way`);
-      underWay.set(name, count + 1);
+      const toSame = underWay.filter((other) => other === name).length;
+      if (toSame >= MOST_ATTEMPTS || underWay.length >= maxAttempts) {
+        throw failed(`${underWay.length} other attempts are under way, ${toSame} to ${name}`, {
+          mostMs: LONGEST_TURN_AWAY_MS,
+        });
+      }
+      underWay.push(name);
       try {
         const text = JSON.stringify(linksArePrivate ? withoutLink(body) : body);
-        const { answer, error } = await post(target, id, text);
+        const { answer, error } = await post(target, id, text, lookup);
         if (!answer) throw failed(`${name} does not answer: ${reasonOf(error)}`);
         const { statusCode, headers } = answer;
         if (statusCode >= 200 && statusCode < 300) return;
-        const waitMs = parseRetryAfterMs(headers['retry-after'], headers['date'], Date.now());
-        throw failed(`${name} answers HTTP ${statusCode}`, waitMs, statusCode === GONE);
+        const leastMs = parseRetryAfterMs(headers['retry-after'], headers['date'], Date.now());
+        throw failed(`${name} answers HTTP ${statusCode}`, { leastMs, nonRetryable: statusCode === GONE });
       } finally {
-        underWay.set(name, (underWay.get(name) ?? 1) - 1);
+        underWay.splice(underWay.indexOf(name), 1);
       }
     },
   };
@@ -72,6 +84,7 @@ async function post(
   { url, secrets }: WebhookTarget,
   id: string,
   body: string,
+  lookup: LookupFunction,
 ): Promise<{ answer?: Answer; error: unknown }> {
   const timestamp = Math.floor(Date.now() / 1_000);
   const sign = (secret: Buffer) =>
@@ -84,8 +97,8 @@ async function post(
     'webhook-signature': secrets.map(sign).join(' '),
   };
   const client = new Client(url.origin, {
+    connect: createSingleConnection({ connectTimeoutMs: ATTEMPT_MS, lookup }).connect,
     maxResponseSize: MAX_ANSWER_BYTES,
-    connectTimeout: ATTEMPT_MS,
     // The deadline covers both.
     headersTimeout: 0,
     bodyTimeout: 0,
@@ -103,13 +116,16 @@ function reasonOf(error: unknown): string {
 }
 
 /** Waits double from 5 s to 1 h, and vary, so that the webhooks of many ends drift apart. */
-function failed(message: string, atLeastMs = 0, nonRetryable = false): ApplicationFailure {
+function failed(
+  message: string,
+  {
+    leastMs = 0,
+    mostMs = LONGEST_WAIT_MS,
+    nonRetryable = false,
+  }: { leastMs?: number | undefined; mostMs?: number; nonRetryable?: boolean } = {},
+): ApplicationFailure {
   const { attempt } = Context.current().info;
-  const waitMs = Math.min(FIRST_WAIT_MS * 2 ** (attempt - 1), LONGEST_WAIT_MS) * (0.8 + 0.4 * Math.random());
-  return ApplicationFailure.create({
-    type: 'webhook',
-    message,
-    nonRetryable,
-    nextRetryDelay: Math.ceil(Math.max(waitMs, atLeastMs)),
-  });
+  const waitMs = Math.min(FIRST_WAIT_MS * 2 ** (attempt - 1), mostMs) * (0.8 + 0.4 * Math.random());
+  const nextRetryDelay = Math.ceil(Math.max(waitMs, leastMs));
+  return ApplicationFailure.create({ type: 'webhook', message, nonRetryable, nextRetryDelay });
 }

@@ -10,6 +10,8 @@ export interface SingleConnectionOptions {
   connectTimeoutMs: number;
   /** Certificate authorities to trust instead of the well-known ones, PEM. */
   ca?: string | undefined;
+  /** Finds the addresses of a name. @default as Node.js does */
+  lookup?: net.LookupFunction;
 }
 
 /** A connector for undici that makes one connection and keeps its TCP socket. */
@@ -53,6 +55,7 @@ export function createSingleConnection(options: SingleConnectionOptions): Single
       host: target.hostname,
       port: Number(target.port) || defaultPort(target.protocol),
       noDelay: true,
+      ...defined({ lookup: options.lookup }),
     });
     raw = tcp;
     let secured: tls.TLSSocket | undefined;

@@ -24,6 +24,7 @@ import {
 import { describeGrpcError, GrpcStatus, grpcStatusOf, isPassingTrouble } from '../temporal/grpc.js';
 import {
   describeIfKnown,
+  failureMessage,
   fewAtATime,
   IS_OPEN,
   polledQueues,
@@ -288,13 +289,14 @@ async function readTaskFailure(client: Client, workflowId: string): Promise<stri
       event.workflowTaskTimedOutEventAttributes,
   );
   const failed = end?.workflowTaskFailedEventAttributes;
-  return failed ? (failed.failure?.message ?? 'no message') : undefined;
+  return failed ? ((await failureMessage(client, workflowId, failed.failure)) ?? 'no message') : undefined;
 }
 
 /** Why a workflow failed. */
 async function readFailure(client: Client, workflowId: string): Promise<string> {
   const [end] = await newestEvents(client, workflowId);
-  return end?.workflowExecutionFailedEventAttributes?.failure?.message ?? 'no message';
+  const failed = end?.workflowExecutionFailedEventAttributes?.failure;
+  return (await failureMessage(client, workflowId, failed)) ?? 'no message';
 }
 
 async function newestEvents(client: Client, workflowId: string) {

@@ -1,6 +1,5 @@
 import { type Client, type WorkflowExecutionDescription } from '@temporalio/client';
 import { type Timestamp, WorkflowNotFoundError } from '@temporalio/common';
-import { z } from 'zod';
 import type { WaitReason } from '../contract/budget.js';
 import { waitingStates } from '../contract/choices.js';
 import { defined } from '../contract/defined.js';
@@ -14,7 +13,7 @@ import {
 } from '../contract/index.js';
 import { knownReason } from '../contract/protocol.js';
 import type { Seen } from '../follow-up/watch.js';
-import { decodePayloads, type Payloads } from '../temporal/lookups.js';
+import { decodePayloads, failureMessage, type Payloads } from '../temporal/lookups.js';
 import { WorkerUnavailableError } from './errors.js';
 import { callTemporal, timestampMs, toExecutionStatus } from './temporal.js';
 import { queryWorkflow } from './health.js';
@@ -106,10 +105,7 @@ async function joinWatch(
 /** Adds the reason and the time of a repeated ask for a slot. */
 async function joinAsk(client: Client, workflowId: string, progress: Waiting, activity: Activity) {
   const { lastFailure, lastAttemptCompleteTime, lastStartedTime, scheduledTime } = activity;
-  // A failure converter may hide the message from the server.
-  const { encodedAttributes } = lastFailure ?? {};
-  const hidden = await decode<unknown>(client, workflowId, activity, encodedAttributes && [encodedAttributes]);
-  const message = z.looseObject({ message: z.string() }).safeParse(hidden).data?.message ?? lastFailure?.message;
+  const message = await failureMessage(client, workflowId, lastFailure, activity.activityId ?? undefined);
   const at = iso(lastAttemptCompleteTime ?? lastStartedTime ?? scheduledTime);
   return {
     ...progress,

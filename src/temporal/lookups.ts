@@ -1,5 +1,6 @@
 import type { Client, ConnectionLike, WorkflowExecutionDescription } from '@temporalio/client';
 import { type Payload, WorkflowNotFoundError } from '@temporalio/common';
+import { z } from 'zod';
 import { defined } from '../contract/defined.js';
 import { budgetTaskQueue } from '../contract/names.js';
 import { describeGrpcError, GrpcStatus, grpcStatusOf } from './grpc.js';
@@ -101,6 +102,19 @@ export async function decodePayloads(
   let decoded = payloads ?? [];
   for (const codec of loadedDataConverter.payloadCodecs.toReversed()) decoded = await codec.decode(decoded, context);
   return decoded.map((payload) => loadedDataConverter.payloadConverter.fromPayload<unknown>(payload, context));
+}
+
+/** The message of a failure, which a failure converter may hide from the server. As it is if this client can't decode it. */
+export async function failureMessage(
+  client: Client,
+  workflowId: string,
+  failure: { message?: string | null; encodedAttributes?: Payload | null } | null | undefined,
+  activityId?: string,
+): Promise<string | undefined> {
+  const { message, encodedAttributes } = failure ?? {};
+  const payloads = encodedAttributes ? [encodedAttributes] : [];
+  const [hidden] = await decodePayloads(client, workflowId, payloads, activityId).catch(() => []);
+  return z.looseObject({ message: z.string() }).safeParse(hidden).data?.message ?? message ?? undefined;
 }
 
 /**

@@ -44,7 +44,7 @@ const targetsSchema = z.record(
  * @throws Error that names targets and rules, never a value
  */
 export function parseTargets(text: string): WebhookTargets {
-  for (const [secret] of text.matchAll(/whsec_[^"'\s]+/g)) keepSecret(secret);
+  for (const [secret] of text.matchAll(/whsec_[^"'\s]+/g)) keepSecret(secret, 'literal');
   let json: unknown;
   try {
     json = JSON.parse(text);
@@ -54,17 +54,28 @@ export function parseTargets(text: string): WebhookTargets {
   const parsed = targetsSchema.safeParse(json);
   if (parsed.success) return new Map(Object.entries(parsed.data));
   const issues = parsed.error.issues.map(({ path, code, message }) => {
-    const rule = code === 'invalid_key' ? 'not a name of 1 to 64 letters, digits, _ or -' : message;
-    return path.length === 0 ? `must hold ${TARGETS_RULE}` : `${path.join('.')}: ${rule}`;
+    // A wrong name may be a URL or a secret.
+    if (code === 'invalid_key') return 'a name is not 1 to 64 letters, digits, _ or -';
+    if (path.length === 0) return `must hold ${TARGETS_RULE}`;
+    return `${path.join('.')}: ${code === 'unrecognized_keys' ? 'has only the fields url and secrets' : message}`;
   });
   throw new Error(issues.join('; '));
 }
 
-/** The targets of the settings. A file is read again at the first use after a change. */
+/**
+ * The targets of the settings. A file is read again at the first use after a change.
+ *
+ * @returns a function that throws until the file has been valid once
+ */
 export function openTargets(
   { targets, file }: { targets: (() => WebhookTargets) | undefined; file: string | undefined },
   onProblem: (file: string, problem: string | undefined) => void,
 ): () => Promise<WebhookTargets> {
-  const watched = file === undefined ? undefined : watchFile(file, parseTargets, { onProblem });
-  return async () => (await watched?.())?.content ?? targets?.() ?? new Map();
+  if (file === undefined) return async () => targets?.() ?? new Map();
+  const watched = watchFile(file, parseTargets, { onProblem });
+  return async () => {
+    const { content, problem } = await watched();
+    if (!content) throw new Error(problem);
+    return content;
+  };
 }

@@ -60,7 +60,8 @@ import { continueAsNew, isContinued, isNextRunDue } from './this-run.js';
  * @throws ApplicationFailure `InvalidInput` if the batch itself is invalid; an invalid item fails alone
  */
 export async function followUpBatch(input: unknown, carried?: BatchState): Promise<FollowUpBatchResult> {
-  const batch = carried && isContinued() ? new Batch(carried) : newBatch(input);
+  const before = isContinued() ? carried : undefined;
+  const batch = before ? new Batch(before) : newBatch(input);
   const flow: BatchFlow = new BatchFlow(batch, {
     ...createFlowPort('until the next check of the parts', () => flow.wake()),
     ...createPort(batch),
@@ -68,7 +69,7 @@ export async function followUpBatch(input: unknown, carried?: BatchState): Promi
   handleMessages(flow);
   CancellationScope.current().cancelRequested.catch(() => flow.change(() => batch.cancel()));
   const { batchId, notify: targets = [] } = batch.state;
-  if (!carried) refuse(...(await findTargets(targets)).issues);
+  if (!before) refuse(...(await findTargets(targets)).issues);
   const result = await CancellationScope.nonCancellable(() => flow.run());
   const { items: _items, truncated: _truncated, ...counts } = result;
   const data = { workflowId: workflowInfo().workflowId, batchId, ...counts };

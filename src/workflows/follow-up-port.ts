@@ -32,6 +32,7 @@ import {
   type Trouble,
 } from '../follow-up/port.js';
 import { readWatchResult, type WatchOrder, type WatchResult } from '../follow-up/watch.js';
+import { isFirstRun } from './this-run.js';
 
 /** Reading the job takes at most 7 s, and a call to the budget 5 s. As a local activity, both cost one event. */
 const quick = proxyLocalActivities<Activities>({ startToCloseTimeout: '15s', retry: { maximumAttempts: 1 } });
@@ -57,7 +58,7 @@ const LONGEST_TAKEOVER_MS = 15_000;
 const LONGEST_RETRY_MS = 3_600_000;
 
 export function createPort({ projectId, poll }: FollowUpSettings): FollowUpPort {
-  const { workflowId, runId, originalExecutionRunId, attempt, startTime, runTimeoutMs = 0 } = workflowInfo();
+  const { workflowId, runId, attempt, startTime, runTimeoutMs = 0 } = workflowInfo();
   const startedAtMs = startTime.getTime();
   // With a retry policy, each run starts after the previous one has timed out.
   const firstStartedAtMs = startedAtMs - (attempt - 1) * (runTimeoutMs + LONGEST_RETRY_MS);
@@ -67,7 +68,7 @@ export function createPort({ projectId, poll }: FollowUpSettings): FollowUpPort 
   return {
     startedAtMs: firstStartedAtMs,
     runId,
-    mayHaveSent: runId !== originalExecutionRunId || attempt > 1,
+    mayHaveSent: !isFirstRun(),
     nowMs: () => Date.now(),
     random: () => Math.random(),
     condition: async (isOver, ms) => {

@@ -22,6 +22,7 @@ import {
   webhookWorkflowId,
 } from '../contract/webhook.js';
 import { accept, invalidInput } from './failures.js';
+import { isFirstRun } from './this-run.js';
 
 const { listTargets } = proxyLocalActivities<WebhookActivities>({
   startToCloseTimeout: '10s',
@@ -37,6 +38,9 @@ const { deliverWebhook } = proxyActivities<WebhookActivities>({
   // Below all sends and polls.
   priority: { priorityKey: 5 },
 });
+
+/** Names of known targets that an error shows. */
+const MOST_SHOWN = 20;
 
 /**
  * Delivers one webhook to one target, and tries for 3 days. It is a workflow of its own, so that nothing waits for a
@@ -59,13 +63,16 @@ export async function followUpWebhook(input: unknown): Promise<void> {
   }
 }
 
-/** Divides names of webhook targets into those that the workers know and, as issues with the input, the others. */
+/**
+ * Divides names of webhook targets into those that the workers know and, as issues with the input, the others. A run
+ * after a reset has no issues: an earlier one may have sent messages.
+ */
 export async function findTargets(notify: readonly string[]): Promise<{ targets: string[]; issues: InputIssue[] }> {
   if (notify.length === 0) return { targets: [], issues: [] };
   const known = await CancellationScope.nonCancellable(() => listTargets());
-  const rule =
-    known.length > 0 ? `must be one of the workers' webhooks: ${known.join(', ')}` : 'the workers have no webhooks';
-  const unknown = notify.filter((name) => !known.includes(name));
+  const shown = [...known.slice(0, MOST_SHOWN), ...(known.length > MOST_SHOWN ? ['…'] : [])].join(', ');
+  const rule = known.length > 0 ? `must be one of the workers' webhooks: ${shown}` : 'the workers have no webhooks';
+  const unknown = isFirstRun() ? notify.filter((name) => !known.includes(name)) : [];
   return {
     targets: notify.filter((name) => known.includes(name)),
     issues: unknown.map((name) => ({ field: 'notify', message: `${rule} (given ${JSON.stringify(name)})` })),

@@ -28,3 +28,9 @@ export function continueAsNew<W extends Workflow>(...args: Parameters<W>): Promi
 export function isContinued(): boolean {
   return workflowInfo().continuedFromExecutionRunId !== undefined;
 }
+
+/** Whether no run before this one, of the same start, was reset or retried. */
+export function isFirstRun(): boolean {
+  const { runId, originalExecutionRunId, attempt } = workflowInfo();
+  return runId === originalExecutionRunId && attempt === 1;
+}

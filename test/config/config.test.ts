@@ -52,13 +52,30 @@ describe('webhook targets', () => {
     });
   });
 
+  test('of a file that was never valid are an error, and those of one that was stay in use', async () => {
+    const path = file('webhooks.json', '{');
+    const problems: (string | undefined)[] = [];
+    const read = openTargets({ targets: undefined, file: path }, (_file, problem) => problems.push(problem));
+    await expect(read()).rejects.toThrow(`${path}: must hold JSON`);
+    writeFileSync(path, targets('https://a.example', WEBHOOK_SECRET));
+    expect([...(await read()).keys()]).toEqual(['ci']);
+    writeFileSync(path, '{');
+    expect([...(await read()).keys()]).toEqual(['ci']);
+    expect(problems).toEqual([expect.stringContaining('must hold'), undefined, expect.stringContaining('must hold')]);
+  });
+
   test.each([
     ['not JSON', '{', 'must hold JSON, { "name": { "url": "https://…", "secrets": ["whsec_…"] } }'],
     ['http to another host', targets('http://a.example', WEBHOOK_SECRET), 'ci.url: must be a URL with https'],
     ['a password in the URL', targets('https://u:p@a.example', WEBHOOK_SECRET), 'ci.url: must be a URL with https'],
     ['no secret', targets('https://a.example'), 'ci.secrets: '],
     ['a short secret', targets('https://a.example', 'whsec_c2hvcnQ='), 'ci.secrets.0: must be whsec_ and 24 to 64'],
-    ['a name with a slash', JSON.stringify({ 'a/b': {} }), 'a/b: not a name'],
+    ['a name with a slash', JSON.stringify({ 'given/b': {} }), 'a name is not 1 to 64 letters, digits, _ or -'],
+    [
+      'an unknown field',
+      JSON.stringify({ ci: { url: 'https://a.example', secrets: [WEBHOOK_SECRET], given: 1 } }),
+      'ci: has only the fields url and secrets',
+    ],
   ])('of %s are refused by name and rule', (_, text, rule) => {
     const [variable, ofFile] = [
       issues({ FOLLOW_UP_WEBHOOKS: text })['FOLLOW_UP_WEBHOOKS'],

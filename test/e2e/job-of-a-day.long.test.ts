@@ -1,21 +1,10 @@
-import type { ActivityInterceptorsFactory } from '@temporalio/worker';
 import { expect, onTestFinished, test } from 'vitest';
-import { createTimeSkippingEnvironment } from '../support/time-skipping-server.js';
+import { createTimeSkippingEnvironment, withoutList } from '../support/time-skipping-server.js';
 import { eventually } from '../support/eventually.js';
 import { describeWith, findMissing } from '../support/requirements.js';
 import { startStack } from '../support/stack.js';
 
 const DAY_MS = 86_400_000;
-/** This server lists no workflows. The budget finds that nothing was sent before it. */
-const withoutList: ActivityInterceptorsFactory = ({ info }) => ({
-  inbound: {
-    async execute(input, next) {
-      if (info.activityType !== 'listRecentSends') return next(input);
-      return { sends: [], others: 0, leaseMs: 1, drainMs: 0, runId: info.workflowExecution?.runId };
-    },
-  },
-});
-
 const missing = await findMissing(['time-skipping-server']);
 
 describeWith(missing)('a job that takes a day', () => {

@@ -1,4 +1,7 @@
 import { randomUUID } from 'node:crypto';
+import { mkdtempSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { Webhook as Verifier } from 'standardwebhooks';
 import { afterAll, expect, test } from 'vitest';
 import { followUpBatchWorkflowId, WorkflowType } from '../../src/contract/index.js';
@@ -26,7 +29,10 @@ const targets = Object.fromEntries(
 );
 // Nothing listens there.
 const away = { url: 'http://127.0.0.1:1/private-path', secrets: [secret] };
-const tested = useStack({ env: { FOLLOW_UP_WEBHOOKS: JSON.stringify({ ...targets, away }) } });
+const file = join(mkdtempSync(join(tmpdir(), 'webhooks-')), 'webhooks.json');
+const writeTargets = (more: object) => writeFileSync(file, JSON.stringify({ ...targets, away, ...more }));
+writeTargets({});
+const tested = useStack({ env: { FOLLOW_UP_WEBHOOKS_FILE: file } });
 
 /** What a target has received about a workflow. */
 function toldTo(name: string, workflowId: string): ReceivedWebhook[] {
@@ -38,6 +44,12 @@ const hears = (name: string, { workflowId }: { workflowId: string }, count = 1) 
     if (told.length < count) throw new Error(`it has received ${JSON.stringify(received.map(({ body }) => body))}`);
     return told;
   });
+
+/** How many webhooks a workflow did not start because they had been started before. */
+async function refusedStarts({ workflowId }: { workflowId: string }): Promise<number> {
+  const { events = [] } = await tested.stack.client.workflow.getHandle(workflowId).fetchHistory();
+  return (events ?? []).filter((event) => event.startChildWorkflowExecutionFailedEventAttributes).length;
+}
 
 test('the end of a follow-up reaches each target that it names, signed with both secrets', async () => {
   const project = tested.newProject();
@@ -190,6 +202,7 @@ test('an end that a reset repeats is told once, and nobody else can have a webho
   // The task after which it has started the webhook.
   await resetWorkflow(client, followUp.workflowId, (tasks) => tasks.at(-2));
   await followUp.result();
+  expect(await refusedStarts(followUp)).toBe(1);
   const order = { target: 'ci', id: 'forged', body: told!.body };
   const forged = client.workflow.execute(WorkflowType.followUpWebhook, {
     taskQueue,
@@ -198,4 +211,25 @@ test('an end that a reset repeats is told once, and nobody else can have a webho
   });
   await expect(forged).rejects.toMatchObject({ cause: { message: expect.stringContaining('only a follow-up') } });
   expect(toldTo('ci', followUp.workflowId)).toHaveLength(1);
+});
+
+test('a follow-up and a batch that are reset after their target was removed go on with what was sent', async () => {
+  const project = tested.newProject();
+  writeTargets({ leaves: targets['ci'] });
+  const notify = ['leaves', 'ci'];
+  const followUp = await project.start('job', { notify });
+  const batch = await startBatch(tested.stack, project.id, {
+    items: makeItems(tested.stack, [project.id], 1, FAST),
+    notify,
+  });
+  await Promise.all([followUp.result(), batch.result()]);
+  writeTargets({});
+  const { workflowId } = batch.handle;
+  for (const id of [followUp.workflowId, workflowId]) await resetWorkflow(tested.stack.client, id, 'first');
+  expect(await followUp.result()).toMatchObject({ status: 'completed' });
+  expect(await batch.result()).toMatchObject({ completed: 1 });
+  expect(project.delivered).toHaveLength(2);
+  for (const id of [followUp.workflowId, workflowId]) {
+    expect(new Set((await hears('ci', { workflowId: id })).map((told) => told.id)).size).toBe(1);
+  }
 });

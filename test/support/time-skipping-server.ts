@@ -1,5 +1,6 @@
 import { Connection } from '@temporalio/client';
 import { TestWorkflowEnvironment } from '@temporalio/testing';
+import type { ActivityInterceptorsFactory } from '@temporalio/worker';
 import type { Environment } from '../../src/config/index.js';
 import {
   childEnvironment,
@@ -71,6 +72,16 @@ export async function createTimeSkippingEnvironment(options: TimeSkippingOptions
     }
   });
 }
+
+/** This server lists no workflows. The budget finds that nothing was sent before it. */
+export const withoutList: ActivityInterceptorsFactory = ({ info }) => ({
+  inbound: {
+    async execute(input, next) {
+      if (info.activityType !== 'listRecentSends') return next(input);
+      return { sends: [], others: 0, leaseMs: 1, drainMs: 0, runId: info.workflowExecution?.runId };
+    },
+  },
+});
 
 async function answers(address: string): Promise<true> {
   await (await Connection.connect({ address, connectTimeout: 1_000 })).close();

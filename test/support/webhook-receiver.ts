@@ -11,9 +11,11 @@ export interface ReceivedWebhook {
   id: string;
   text: string;
   body: Webhook;
-  /** What it was answered: a status, or nothing, on a connection that was cut. */
-  answer: number | 'cut';
+  answer: Answer;
 }
+
+/** A status; or nothing, on a connection that is cut. */
+type Answer = number | 'cut';
 
 /** A system that receives webhooks, on loopback. */
 export interface WebhookReceiver {
@@ -25,21 +27,22 @@ export interface WebhookReceiver {
 
 /** Starts a receiver. A redirect leads to `/elsewhere`. */
 export async function startWebhookReceiver(
-  answerTo: (webhook: Omit<ReceivedWebhook, 'answer'>) => ReceivedWebhook['answer'] = () => 204,
+  answerTo: (webhook: Omit<ReceivedWebhook, 'answer'>) => Answer | Promise<Answer> = () => 204,
 ): Promise<WebhookReceiver> {
   const received: ReceivedWebhook[] = [];
   const server = createServer((request, response) => {
     let text = '';
     request.setEncoding('utf8').on('data', (chunk: string) => (text += chunk));
-    request.on('end', () => {
+    const end = async () => {
       const headers = request.headers as Record<string, string>;
       const { url: path = '' } = request;
       const webhook = { path, headers, id: headers['webhook-id'] ?? '', text, body: JSON.parse(text) as Webhook };
-      const answer = answerTo(webhook);
+      const answer = await answerTo(webhook);
       received.push({ ...webhook, answer });
       if (answer === 'cut') response.destroy();
       else response.writeHead(answer, { location: '/elsewhere' }).end('never read');
-    });
+    };
+    request.on('end', () => void end());
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const { port } = server.address() as AddressInfo;

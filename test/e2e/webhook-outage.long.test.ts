@@ -1,0 +1,71 @@
+import { expect, onTestFinished, test } from 'vitest';
+import { webhookWorkflowId } from '../../src/contract/webhook.js';
+import { eventually } from '../support/eventually.js';
+import { failureOf } from '../support/failure-of.js';
+import { describeWith, findMissing } from '../support/requirements.js';
+import { FAST, startStack } from '../support/stack.js';
+import { createTimeSkippingEnvironment, withoutList } from '../support/time-skipping-server.js';
+import { newWebhookSecret, startWebhookReceiver } from '../support/webhook-receiver.js';
+
+const HOUR_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
+
+const missing = await findMissing(['time-skipping-server']);
+
+describeWith(missing)('a receiver of webhooks', () => {
+  test('that is down for a day gets each webhook once when it is back, and one that is down for three days never', async () => {
+    const environment = await createTimeSkippingEnvironment({ env: process.env });
+    onTestFinished(() => environment.teardown());
+    let backAtMs = Infinity;
+    const { received, url, close } = await startWebhookReceiver(async ({ path }) =>
+      path === '/back' && (await environment.currentTimeMs()) >= backAtMs ? 204 : 503,
+    );
+    onTestFinished(close);
+    const secrets = [newWebhookSecret()];
+    const targets = { back: { url: url('/back'), secrets }, never: { url: url('/never'), secrets } };
+    const stack = await startStack({
+      address: environment.address,
+      env: { FOLLOW_UP_WATCHES: '0', FOLLOW_UP_WEBHOOKS: JSON.stringify(targets) },
+      worker: { interceptors: { activity: [withoutList] } },
+    });
+    onTestFinished(() => stack.stop());
+    const jobIds = ['job-1', 'job-2', 'job-3'];
+    for (const jobId of jobIds) {
+      stack.simulator.addJob({ projectId: 'demo', jobId });
+      const notify = jobId === 'job-1' ? ['back', 'never'] : ['back'];
+      const { workflowId } = await stack.followUps.start({ projectId: 'demo', jobId, prompt: 'x', notify, ...FAST });
+      await environment.client.workflow.getHandle(workflowId).result();
+    }
+    const idsOf = (target: string) => [
+      ...new Set(received.filter(({ path }) => path === `/${target}`).map(({ id }) => id)),
+    ];
+    await eventually('all have been tried', () => idsOf('back').length === 3 && idsOf('never').length === 1);
+    // Time skips while a result is awaited.
+    const webhookOf = (target: string, id: string) =>
+      environment.client.workflow.getHandle(webhookWorkflowId({ target, id }));
+    const lifeMs = async (webhook: ReturnType<typeof webhookOf>) => {
+      const { startTime, closeTime } = await webhook.describe();
+      return Number(closeTime) - Number(startTime);
+    };
+    const webhooks = idsOf('back').map((id) => webhookOf('back', id));
+    backAtMs = (await environment.currentTimeMs()) + DAY_MS;
+    for (const webhook of webhooks) await webhook.result();
+    const taken = received.filter(({ answer }) => answer === 204);
+    expect(taken.map(({ body }) => 'jobId' in body.data && body.data.jobId).sort()).toEqual(jobIds);
+    expect(new Set(taken.map(({ id }) => id)).size).toBe(3);
+    for (const webhook of webhooks) expect(await lifeMs(webhook)).toBeGreaterThanOrEqual(DAY_MS);
+
+    const [id = ''] = idsOf('never');
+    const givenUp = webhookOf('never', id);
+    const failure = await failureOf(givenUp.result());
+    expect(failure).toMatchObject({ type: 'WebhookNotDelivered', message: 'never answers HTTP 503' });
+    const days = (await lifeMs(givenUp)) / DAY_MS;
+    expect(days).toBeGreaterThan(3 - 1.3 / 24);
+    expect(days).toBeLessThanOrEqual(3.01);
+    const tries = received.filter(({ path }) => path === '/never');
+    expect(new Set(tries.map((attempt) => attempt.id))).toEqual(new Set([id]));
+    // Ten waits double to an hour, and 70 of about an hour follow.
+    expect(tries.length).toBeGreaterThan(60);
+    expect(tries.length).toBeLessThan(110);
+  }, 300_000);
+});
