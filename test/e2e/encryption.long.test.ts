@@ -12,11 +12,13 @@ import { eventually } from '../support/eventually.js';
 import { reaches } from '../support/project.js';
 import { findSecret } from '../support/secret-search.js';
 import { FAST, startStack, type Stack } from '../support/stack.js';
+import { newWebhookSecret, startWebhookReceiver } from '../support/webhook-receiver.js';
 
 /** The example that the docs refer to. */
 const DATA_CONVERTER = fileURLToPath(new URL('../../examples/encryption/data-converter.js', import.meta.url));
 
 const PROMPT = 'secret-prompt-4711';
+const SECRET = newWebhookSecret();
 /** The start of every link of the simulated service. */
 const LINK = 'git.example/';
 
@@ -24,6 +26,7 @@ let directory: string;
 let keysFile: string;
 let server: DevServer;
 let stack: Stack;
+const receiver = await startWebhookReceiver(({ path }) => (path === '/gone' ? 410 : 204));
 const keys: Record<string, string> = {};
 
 /** Replaces the file of keys, as a deployment would. */
@@ -64,13 +67,21 @@ beforeAll(async () => {
   server = await startDevServer({ env: process.env, args: ['--db-filename', join(directory, 'temporal.db')] });
   stack = await startStack({
     address: server.address,
-    env: { FOLLOW_UP_DATA_CONVERTER: DATA_CONVERTER, FOLLOW_UP_BUDGET_WINDOW: '10s' },
+    env: {
+      FOLLOW_UP_DATA_CONVERTER: DATA_CONVERTER,
+      FOLLOW_UP_BUDGET_WINDOW: '10s',
+      FOLLOW_UP_WEBHOOKS: JSON.stringify({
+        ci: { url: receiver.url('/ci'), secrets: [SECRET] },
+        gone: { url: receiver.url('/gone'), secrets: [SECRET] },
+      }),
+    },
   });
 });
 
 afterAll(async () => {
   await stack?.stop();
   await server?.stop();
+  receiver.close();
   delete process.env['ENCRYPTION_KEYS_FILE'];
   await rm(directory, { recursive: true, force: true });
 });
@@ -88,6 +99,17 @@ test('who has the keys reads a result, a status, a list and a failure, and no se
   const status = await cli('status', handle.workflowId, '--json');
   expect(status.stdout, status.stderr).toContain(LINK);
   expect((await cli('list', '--project', 'encrypted', '--json')).stdout).toContain('job-1');
+});
+
+test('a webhook tells the end without the link, and doctor why one was not delivered', async () => {
+  const { workflowId } = await stack.followUps.start({ ...makeInput('encrypted', 'told'), notify: ['ci', 'gone'] });
+  const told = await eventually('it is told', () => receiver.received.find(({ path }) => path === '/ci'));
+  expect(told.body.data).toEqual({
+    ...{ workflowId, projectId: 'encrypted', jobId: 'told' },
+    ...{ state: 'completed', status: 'completed', delivered: 'yes' },
+  });
+  const trouble = await eventually('doctor knows', async () => (await stack.followUps.health()).troubles[0]);
+  expect(trouble).toMatchObject({ kind: 'undelivered', what: 'was not delivered: gone answers HTTP 410' });
 });
 
 test('a key is rotated while a follow-up is under way', async () => {
@@ -127,6 +149,7 @@ test('the database holds neither the prompt nor the link, in any encoding', asyn
   expect(findSecret(planted, bytes)).toContain('raw');
   expect(findSecret(PROMPT, bytes)).toEqual([]);
   expect(findSecret(LINK, bytes)).toEqual([]);
+  expect(findSecret(SECRET, bytes)).toEqual([]);
 });
 
 test('a worker without the data converter fails at what it cannot read, and at nothing else', async () => {
