@@ -5,11 +5,13 @@ import { NativeConnection, Worker } from '@temporalio/worker';
 import { createItemFinder } from '../../src/activities/find-items.js';
 import { createBudgets } from '../../src/activities/budgets.js';
 import { createActivities } from '../../src/activities/index.js';
+import { createWebhookActivities } from '../../src/activities/webhooks.js';
 import type { AgentJobsClient } from '../../src/agent-jobs/index.js';
 import type { FindItemsInput } from '../../src/contract/batch-protocol.js';
 import { budgetTaskQueue, type FollowUpInput, followUpWorkflowId } from '../../src/contract/index.js';
 import { createLogger } from '../../src/logging.js';
 import { ensureSearchAttributes } from '../../src/temporal/search-attributes.js';
+import type { WebhookTargets } from '../../src/webhooks/targets.js';
 import { installRuntime } from '../../src/worker/runtime.js';
 import type { followUp } from '../../src/workflows/index.js';
 import { connectPatiently } from './stack.js';
@@ -48,8 +50,9 @@ export async function startWorkflowRig(options: {
   address: string;
   agentJobs: AgentJobsClient;
   leaseMs: number;
+  webhooks?: WebhookTargets;
 }): Promise<WorkflowRig> {
-  const { address, agentJobs, leaseMs } = options;
+  const { address, agentJobs, leaseMs, webhooks = new Map() } = options;
   await installQuietRuntime();
   const taskQueue = `follow-ups-${randomUUID()}`;
   const connection = await connectPatiently(address);
@@ -74,6 +77,7 @@ export async function startWorkflowRig(options: {
   const activities = {
     ...coreActivities,
     findItems: (input: FindItemsInput) => wrongAnswers.get(input.batchId)?.shift() ?? finder.findItems(input),
+    ...createWebhookActivities({ targets: async () => webhooks, linksArePrivate: false, maxAttempts: 10 }),
     findPart: (id: string) => wrongAnswers.get(id)?.shift() ?? finder.findPart(id),
   };
   const shared = { connection: native, workflowBundle: builtBundle, activities, maxCachedWorkflows: 1_000 };

@@ -17,11 +17,13 @@ import {
 } from '../../src/contract/index.js';
 import type { SendMessageOutcome } from '../../src/agent-jobs/index.js';
 import { tellSignal } from '../../src/contract/protocol.js';
+import { WEBHOOK_NOT_DELIVERED, webhookWorkflowId } from '../../src/contract/webhook.js';
 import { contradictions } from '../support/contradictions.js';
 import { eventually } from '../support/eventually.js';
 import { failureOf } from '../support/failure-of.js';
 import { record } from '../support/histories.js';
 import { type ScriptedRead, ScriptedService } from '../support/scripted-service.js';
+import { startWebhookReceiver } from '../support/webhook-receiver.js';
 import { startWorkflowRig, type WorkflowRig } from '../support/workflow-rig.js';
 
 /** The paths of the workflows, with the bundle of the build. `RECORD_HISTORIES=true` records one history of each. */
@@ -40,10 +42,13 @@ const SEEN = { ...COMPLETED, observedActive: true, prLinkChanged: true };
 const DOUBT = 'whose delivery is unknown and is';
 
 const service = new ScriptedService();
+const receiver = await startWebhookReceiver(({ path }) => (path === '/gone' ? 410 : 204));
+const [ci, gone] = ['/ci', '/gone'].map((path) => ({ url: new URL(receiver.url(path)), secrets: [Buffer.alloc(32)] }));
+const webhooks = new Map(Object.entries({ ci: ci!, gone: gone! }));
 let rig: WorkflowRig;
 let followUps: FollowUpClient;
 beforeAll(async () => {
-  rig = await startWorkflowRig({ address: inject('temporalAddress'), agentJobs: service, leaseMs: 12_000 });
+  rig = await startWorkflowRig({ address: inject('temporalAddress'), agentJobs: service, leaseMs: 12_000, webhooks });
   followUps = new FollowUpClient({ client: rig.client, taskQueue: rig.taskQueue });
 });
 afterAll(async () => {
@@ -53,6 +58,7 @@ afterAll(async () => {
     expect(await contradictions(rig.client, rig.taskQueue)).toEqual([]);
   } finally {
     await rig.stop();
+    receiver.close();
   }
 });
 
@@ -436,5 +442,32 @@ describe.concurrent('a batch', () => {
     await budget.resume();
     expect(await batch.result()).toMatchObject({ total: 1, completed: 1 });
     expect(receivedBy(input)).toBe(1);
+  });
+
+  test('tells that it is held and that it has ended, and its follow-ups tell too', async () => {
+    const items = [scripted(), scripted()];
+    const input = { id: randomUUID(), items, canary: 1, notify: ['ci'], defaults: { notify: ['gone'] } };
+    const batch = await followUps.startBatch(input);
+    const told = (count: number) =>
+      eventually(`${count} are told`, () => {
+        const about = receiver.received.filter(({ body }) => body.data.workflowId === batch.workflowId);
+        return about.length === count ? about : undefined;
+      });
+    await told(1);
+    await batch.continue();
+    expect(await batch.result()).toMatchObject({ completed: 2 });
+    const [held, ended] = await told(2);
+    expect([held?.body.type, ended?.body.type]).toEqual(['batch.held', 'batch.ended']);
+    const webhookOf = (target: string, id = '') => newest({ workflowId: webhookWorkflowId({ target, id }) });
+    const item = { workflowId: followUpWorkflowId({ ...items[0]!, key: batchItemKey(batch.batchId, 0) }) };
+    const refused = await eventually('the item has told', () =>
+      receiver.received.find(({ body }) => body.data.workflowId === item.workflowId),
+    );
+    const delivered = webhookOf('ci', ended?.id);
+    await delivered.result();
+    await recordRun('a webhook that is delivered', delivered);
+    await fails('a webhook whose receiver is gone', webhookOf('gone', refused.id), { type: WEBHOOK_NOT_DELIVERED });
+    await recordRun('a batch that tells of its hold and its end', batch);
+    await recordRun('a follow-up that tells of its end', item);
   });
 });
