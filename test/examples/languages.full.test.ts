@@ -9,7 +9,11 @@ import { eventually } from '../support/eventually.js';
 import { describeWith, findMissing, type Requirement } from '../support/requirements.js';
 import { startStack, type Stack } from '../support/stack.js';
 import { schemaCheck } from '../support/schema-check.js';
+import { newWebhookSecret, startWebhookReceiver } from '../support/webhook-receiver.js';
 
+const receiver = await startWebhookReceiver();
+afterAll(receiver.close);
+const secrets = [newWebhookSecret(), newWebhookSecret()];
 const run = promisify(execFile);
 const exited = z.object({ stdout: z.string(), stderr: z.string(), code: z.int() });
 const examples = join(import.meta.dirname, '..', '..', 'examples');
@@ -71,7 +75,11 @@ for (const { name, build } of languages) {
       cpSync(join(examples, name), directory, { recursive: true });
       [programs, stack] = await Promise.all([
         build(directory),
-        startStack({ address: inject('temporalAddress'), simulator: { turn: { minMs: 1_000, maxMs: 1_500 } } }),
+        startStack({
+          address: inject('temporalAddress'),
+          simulator: { turn: { minMs: 1_000, maxMs: 1_500 } },
+          env: { FOLLOW_UP_WEBHOOKS: JSON.stringify({ ci: { url: receiver.url('/ci'), secrets } }) },
+        }),
       ]);
     }, 900_000);
     afterAll(async () => {
@@ -169,6 +177,36 @@ for (const { name, build } of languages) {
           `${id('once')} completed with a link`,
         ]);
     });
+
+    if (name === 'python') {
+      test('hears of the end by a webhook that it asks for, and verifies it with the official library', async () => {
+        const python = programs[0]?.[0] ?? '';
+        await run(python, ['-m', 'pip', 'install', '--quiet', '--no-deps', 'standardwebhooks==1.1.0']);
+        stack.simulator.addJob({ projectId, jobId: 'told' });
+        const start = `
+import asyncio, os
+from temporalio.client import Client
+async def main():
+    client = await Client.connect(os.environ["TEMPORAL_ADDRESS"])
+    order = {"projectId": "${projectId}", "jobId": "told", "prompt": "Add tests.", "notify": ["ci"]}
+    id = "follow-up/${projectId}/told/key"
+    await client.execute_workflow("followUp", order, id=id, task_queue="${stack.taskQueue}")
+asyncio.run(main())`;
+        await run(python, ['-c', start], { env: { ...process.env, TEMPORAL_ADDRESS: inject('temporalAddress') } });
+        const told = await eventually('it is told', () => receiver.received[0]);
+        const verify = `
+import json, sys
+from standardwebhooks import Webhook
+secret, headers, body = json.loads(sys.argv[1])
+print(json.dumps(Webhook(secret).verify(body, headers)["data"]))`;
+        const check = (key: string) => run(python, ['-c', verify, JSON.stringify([key, told.headers, told.text])]);
+        for (const secret of secrets) {
+          const { stdout } = await check(secret);
+          expect(JSON.parse(stdout)).toMatchObject({ jobId: 'told', status: 'completed', prLink: prLinkOf('told') });
+        }
+        await expect(check(newWebhookSecret())).rejects.toThrow('WebhookVerificationError');
+      });
+    }
 
     if (name === 'java') return;
     describe('as the child of a workflow', () => {
