@@ -17,8 +17,12 @@ export function createSerialLookup(
       last = found.catch(() => undefined).finally(() => underWay.delete(name));
     }
     found.then(
-      (addresses) => (options.all ? done(null, addresses) : done(null, addresses[0]!.address, addresses[0]!.family)),
-      (error: NodeJS.ErrnoException) => done(error, []),
+      (addresses) => {
+        const [first] = addresses;
+        if (options.all || !first) done(null, addresses);
+        else done(null, first.address, first.family);
+      },
+      (error: unknown) => done(error as NodeJS.ErrnoException, []),
     );
   };
 }

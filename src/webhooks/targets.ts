@@ -71,7 +71,7 @@ export function openTargets(
   { targets, file }: { targets: (() => WebhookTargets) | undefined; file: string | undefined },
   onProblem: (file: string, problem: string | undefined) => void,
 ): () => Promise<WebhookTargets> {
-  if (file === undefined) return async () => targets?.() ?? new Map();
+  if (file === undefined) return () => Promise.resolve(targets?.() ?? new Map());
   const watched = watchFile(file, parseTargets, { onProblem });
   return async () => {
     const { content, problem } = await watched();

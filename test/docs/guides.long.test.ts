@@ -1,17 +1,15 @@
 import { existsSync } from 'node:fs';
 import { copyFile, symlink, writeFile } from 'node:fs/promises';
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
-import { text } from 'node:stream/consumers';
 import { Connection } from '@temporalio/client';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { onActivities, pauseWorkflow } from '../support/buttons.js';
 import type { StartInput } from '../../src/client/index.js';
-import type { FollowUpState, Webhook } from '../../src/contract/index.js';
+import type { FollowUpState } from '../../src/contract/index.js';
 import { startCli } from '../cli/run-cli.js';
 import { eventually } from '../support/eventually.js';
 import { FAST, type Stack, startStack } from '../support/stack.js';
+import { startWebhookReceiver } from '../support/webhook-receiver.js';
 import { makeNamespace } from '../worker/support.js';
 import { pages, read, ROOT } from './pages.js';
 import { Reader, shellBlocksOf } from './reader.js';
@@ -81,21 +79,12 @@ const hasBatch = (id: string, result: object) => async (stage: Stage) =>
 const isHeld = (stage: Stage, id: string) =>
   eventually(`${id} is held`, async () => (await stage.followUps.batch(id).status()).hold?.name === 'canary');
 
-/** What the receiver of webhooks has heard. */
-const told: { workflowId: string; id: string }[] = [];
-
-/** Accepts webhooks until this process ends. */
-async function openReceiver(): Promise<string> {
-  const server = createServer((request, response) => {
-    void text(request).then((body) => {
-      const { workflowId } = (JSON.parse(body) as Webhook).data;
-      told.push({ workflowId, id: String(request.headers['webhook-id']) });
-      response.end();
-    });
-  }).unref();
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-}
+/** Wants no webhook about the job `job-5`, until {@link wantsAll}. */
+const receiver = await startWebhookReceiver(({ body }) =>
+  JSON.stringify(body).includes('job-5') && !wantsAll ? 410 : 204,
+);
+let wantsAll = false;
+const told = (workflowId: string) => receiver.received.filter(({ body }) => body.data.workflowId === workflowId);
 
 /** Sections by page, or by page and chapter. A chapter that is not named belongs to its page. */
 const guides: Record<string, Record<string, Section>> = {
@@ -280,22 +269,33 @@ const guides: Record<string, Record<string, Section>> = {
     '2. Name them in the input': {
       before: async (stage) => {
         await stage.stopWorker();
-        const url = await openReceiver();
-        const targets = { ci: { url, secrets: ['whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw'] } };
+        const targets = { ci: { url: receiver.url('/'), secrets: ['whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw'] } };
         await stage.startWorker({ FOLLOW_UP_WEBHOOKS: JSON.stringify(targets) });
         const line = JSON.stringify({ projectId: 'demo', jobId: 'job-2', prompt: PROMPT });
         await writeFile(join(stage.reader.directory, 'jobs.jsonl'), line);
       },
       after: async ({ names }) => {
-        await eventually('both ends are told', () => told.length === 2);
-        expect(told.map(({ workflowId }) => workflowId)).toEqual([PARSER_TESTS, 'follow-up-batch/nightly']);
-        names['follow-up-webhook/ci/ID'] = `follow-up-webhook/ci/${told[0]?.id}`;
+        await eventually('both ends are told', () => receiver.received.length === 2);
+        const [followUp, batch] = receiver.received.map(({ body }) => body.data.workflowId);
+        expect([followUp, batch]).toEqual([PARSER_TESTS, 'follow-up-batch/nightly']);
+        names['follow-up-webhook/ci/ID'] = `follow-up-webhook/ci/${receiver.received[0]?.id}`;
       },
     },
     'When a webhook is not delivered': {
+      before: async (stage) => {
+        await send(stage, { jobId: 'job-5', notify: ['ci'] });
+        const failed = "WorkflowType = 'followUpWebhook' AND ExecutionStatus = 'Failed'";
+        await eventually('a webhook has failed', async () => (await stage.client.workflow.count(failed)).count === 1);
+        wantsAll = true;
+      },
       after: async () => {
-        await eventually('it is told again', () => told.length === 3);
-        expect(told[2]).toEqual(told[0]);
+        for (const workflowId of [PARSER_TESTS, 'follow-up/demo/job-5/parser-tests']) {
+          const [first, again] = await eventually('it is told again', () => {
+            const attempts = told(workflowId);
+            return attempts.length === 2 ? attempts : undefined;
+          });
+          expect([again?.id, again?.text]).toEqual([first?.id, first?.text]);
+        }
       },
     },
   },
@@ -346,7 +346,10 @@ let connection: Connection;
 beforeAll(async () => {
   connection = await Connection.connect({ address: inject('temporalAddress') });
 });
-afterAll(() => connection.close());
+afterAll(() => {
+  receiver.close();
+  return connection.close();
+});
 
 test('every block of shell commands on every page is run, or a test runs or checks it instead', () => {
   expect(blocks.filter(({ guide, elsewhere }) => !elsewhere && !(guide in guides))).toEqual([]);
