@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import type { AddressInfo } from 'node:net';
 import { once } from 'node:events';
 import type { Server } from 'node:http';
@@ -5,6 +6,7 @@ import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { createFollowUpService } from '../../examples/http-service/service.js';
 import { FAST, startStack, type Stack } from '../support/stack.js';
 
+const projectId = `http-${randomUUID().slice(0, 8)}`;
 let stack: Stack;
 let server: Server;
 let base: string;
@@ -28,9 +30,9 @@ async function ask(path: string, body?: unknown): Promise<{ status: number; body
 const pathOf = (id: string) => `/follow-ups/${encodeURIComponent(id)}`;
 
 test('a follow-up is started once over HTTP, and its result can be fetched', async () => {
-  stack.simulator.addJob({ projectId: 'http', jobId: 'job' });
-  const input = { projectId: 'http', jobId: 'job', prompt: 'Add tests.', key: 'k', ...FAST };
-  const id = 'follow-up/http/job/k';
+  stack.simulator.addJob({ projectId, jobId: 'job' });
+  const input = { projectId, jobId: 'job', prompt: 'Add tests.', key: 'k', ...FAST };
+  const id = `follow-up/${projectId}/job/k`;
   expect(await ask('/follow-ups', input)).toEqual({ status: 202, body: { id, key: 'k' } });
   expect(await ask('/follow-ups', input)).toEqual({ status: 200, body: { id, key: 'k' } });
   expect(await ask('/follow-ups', { ...input, prompt: 'Other.' })).toMatchObject({ status: 409 });
@@ -44,14 +46,14 @@ test('a follow-up is started once over HTTP, and its result can be fetched', asy
 });
 
 test('a running follow-up shows its progress, and a failed one says why and whether it was delivered', async () => {
-  stack.simulator.addJob({ projectId: 'http', jobId: 'gone', status: 'archived' });
-  stack.simulator.addJob({ projectId: 'http', jobId: 'long', behaviour: { neverEnds: true } });
+  stack.simulator.addJob({ projectId, jobId: 'gone', status: 'archived' });
+  stack.simulator.addJob({ projectId, jobId: 'long', behaviour: { neverEnds: true } });
   for (const jobId of ['gone', 'long']) {
-    await ask('/follow-ups', { projectId: 'http', jobId, prompt: 'Add tests.', key: 'k', ...FAST });
+    await ask('/follow-ups', { projectId, jobId, prompt: 'Add tests.', key: 'k', ...FAST });
   }
-  const progress = async () => (await ask(pathOf('follow-up/http/long/k'))).body;
+  const progress = async () => (await ask(pathOf(`follow-up/${projectId}/long/k`))).body;
   await expect.poll(progress).toMatchObject({ ended: false, progress: { state: 'polling' } });
-  const failed = async () => (await ask(pathOf('follow-up/http/gone/k'))).body;
+  const failed = async () => (await ask(pathOf(`follow-up/${projectId}/gone/k`))).body;
   await expect.poll(failed).toMatchObject({ ended: true, failure: { type: 'JobArchived', delivered: 'no' } });
 });
 
