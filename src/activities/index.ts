@@ -3,11 +3,11 @@ import { setMaxListeners } from 'node:events';
 import { ApplicationFailure, Context, log } from '@temporalio/activity';
 import { ApplicationFailureCategory } from '@temporalio/common';
 import type { AgentJobsClient, GetJobOutcome } from '../agent-jobs/index.js';
-import { refusals } from '../contract/budget.js';
 import { defined } from '../contract/defined.js';
 import { describeGrpcError } from '../temporal/grpc.js';
 import type { RecentSends } from '../budget/loop.js';
 import { type Answer, type Ask, type BudgetEvent, isAtWork, type Known, slotSchema } from '../contract/protocol.js';
+import { refusalOf } from '../contract/signs.js';
 import { grantName, type SendOrder, type SendResult, type SlotAnswer, type SlotOrder } from '../follow-up/port.js';
 import {
   comparedFields,
@@ -247,10 +247,10 @@ function ownRun(): { workflowId: string; runId: string } {
 /** The service's answer. A failure has a reason to wait, and `refused` if it concerns the whole project. */
 function toRead(outcome: GetJobOutcome) {
   if (outcome.kind !== 'failed') return outcome;
-  const { reason, message, retryAfterMs } = outcome;
+  const { reason, message, statusCode, retryAfterMs } = outcome;
   // A refused read means the same as a refused message. A missing key concerns only this worker.
-  const refusal = reason === 'unauthorized' ? 'credentials' : refusals.find((known) => known === reason);
-  const refused = refusal && defined({ refusal, retryAfterMs });
+  const refusal = refusalOf(reason);
+  const refused = refusal && defined({ refusal, statusCode, retryAfterMs });
   const own = reason === 'no-key' ? 'credentials' : reason === 'not-served' ? reason : 'service';
   return defined({ kind: 'failed', reason: refusal ?? own, message, retryAfterMs, refused } as const);
 }

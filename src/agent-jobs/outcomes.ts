@@ -1,9 +1,9 @@
 import type { SendOutcome } from '../contract/budget.js';
 import { defined } from '../contract/defined.js';
 import type { AgentJob } from '../contract/follow-up.js';
-import { refusalOf } from '../contract/protocol.js';
+import { type GetJobFailureReason, refusalOf, signOf } from '../contract/signs.js';
 import { type Answer, describeNetworkError, describeStatus, encodingProblem, type ResponseHeaders } from './answer.js';
-import { type Mask, parseJob, type Read } from './service-text.js';
+import { bodyKindOf, type Mask, parseJob, type Read } from './service-text.js';
 
 /** Result of {@link AgentJobsClient.getJob}. No text in it holds the API key. */
 export type GetJobOutcome =
@@ -14,9 +14,8 @@ export type GetJobOutcome =
 /** Result of {@link AgentJobsClient.sendMessage}. No text in it holds the API key. */
 export interface SendMessageOutcome {
   /**
-   * `sent`: 2xx. `notSent`: certainly no byte of the request was written, or there is no API key for the project, which
-   * another worker may have. `rejected`: the service refused it, or the ids are not safe in a path. `unauthorized`: 401
-   * or 403. `payment`: 402. `limited`: 429. `unknown`: any other answer, or none.
+   * What the answer says: see `signs`. `notSent`: certainly no byte of the request was written, or there is no API key
+   * for the project, which another worker may have. `rejected`: also if the ids are not safe in a path.
    */
   outcome: SendOutcome;
   statusCode?: number;
@@ -24,14 +23,14 @@ export interface SendMessageOutcome {
   job?: AgentJob;
   /** What happened, with at most 500 characters of the service's text. Always present if `job` is not. */
   message?: string;
-  /** From the Retry-After of a `limited`, `payment` or `unauthorized` answer. */
+  /** From the Retry-After of a `limited`, `payment` or `credentials` answer. */
   retryAfterMs?: number;
 }
 
 /** Interprets the answer to a GET. `error` says why its body is missing. */
 export function interpretGet(answer: Answer, error: unknown, mask: Mask): GetJobOutcome {
   const { statusCode, headers, body } = answer;
-  const outcome = getOutcomeOf(statusCode);
+  const outcome = signOf(statusCode).read;
   const message = describeStatus(answer, mask);
   if (outcome === 'notFound') return { kind: 'notFound', message };
   if (outcome !== 'job') {
@@ -51,7 +50,8 @@ export function interpretGet(answer: Answer, error: unknown, mask: Mask): GetJob
 /** Interprets the answer to a POST. `error` says why its body is missing. */
 export function interpretSend(answer: Answer, error: unknown, mask: Mask): SendMessageOutcome {
   const { statusCode, headers, body } = answer;
-  const outcome = sendOutcomeOf(statusCode);
+  const isRead = body !== undefined && encodingProblem(headers, mask) === undefined;
+  const outcome = signOf(statusCode, isRead ? bodyKindOf(body) : 'unread').message;
   if (outcome !== 'sent') {
     const isRefused = refusalOf(outcome) !== undefined;
     const retryAfterMs = isRefused ? parseRetryAfterMs(headers['retry-after'], headers['date'], Date.now()) : undefined;
@@ -70,43 +70,6 @@ export function interpretSend(answer: Answer, error: unknown, mask: Mask): SendM
 function readJob(headers: ResponseHeaders, body: string, mask: Mask): Read<AgentJob> {
   const problem = encodingProblem(headers, mask);
   return problem === undefined ? parseJob(body, mask) : { ok: false, problem };
-}
-
-/**
- * The outcome of a send by the answer's status. 408, 409, 425 and 5xx are `unknown`, like every other status, because a
- * gateway may answer so to a request that was delivered.
- */
-export function sendOutcomeOf(statusCode: number): SendOutcome {
-  if (statusCode >= 200 && statusCode < 300) return 'sent';
-  if (statusCode === 401 || statusCode === 403) return 'unauthorized';
-  if (statusCode === 402) return 'payment';
-  if (statusCode === 429) return 'limited';
-  if (statusCode === 408 || statusCode === 409 || statusCode === 425) return 'unknown';
-  return statusCode >= 400 && statusCode < 500 ? 'rejected' : 'unknown';
-}
-
-/**
- * Why a GET returned no job. By status: `unauthorized`: 401, 403. `payment`: 402. `limited`: 429. `rejected`: other
- * 4xx, or ids that are not safe in a path (then nothing was sent). `service`: 5xx, 3xx (never followed), 408, 409, 425.
- * `invalid-body`: 2xx, but the body is not a job: not JSON, wrong types, or too long.
- *
- * Without a status: `network`: no connection, or it was lost. `timeout`: the deadline passed. `no-key`: no API key for
- * the project. `not-served`: this worker does not serve the project. In the last two cases nothing was sent.
- */
-export type GetJobFailureReason =
-  | Exclude<SendOutcome, 'sent' | 'notSent' | 'unknown'>
-  | 'service'
-  | 'network'
-  | 'timeout'
-  | 'invalid-body'
-  | 'no-key'
-  | 'not-served';
-
-export function getOutcomeOf(statusCode: number): 'job' | 'notFound' | GetJobFailureReason {
-  if (statusCode === 404) return 'notFound';
-  const outcome = sendOutcomeOf(statusCode);
-  if (outcome === 'sent') return 'job';
-  return outcome === 'unknown' || outcome === 'notSent' ? 'service' : outcome;
 }
 
 /** The length of the service's budget window. A longer wait cannot be about the budget, and is cut to this. */

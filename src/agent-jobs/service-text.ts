@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { type AgentJob, agentJobSchema } from '../contract/follow-up.js';
+import type { BodyKind } from '../contract/signs.js';
 import { describeIssues, parseInput } from '../contract/validation.js';
 import { plainText } from '../terminal-text.js';
 
@@ -52,12 +53,31 @@ export function parseJob(body: string, mask: Mask): Read<AgentJob> {
   const { id, status, error } = job;
   // All of a job's fields are optional, but a body with neither an id nor a status is not a job, nor is an error that
   // lacks one of them.
-  const isError = typeof error === 'string';
+  const isError = error !== undefined && error !== null;
   if ([id, status].filter((field) => field !== undefined).length < (isError ? 2 : 1)) {
-    const text = isError ? cleanLine(error, mask) : 'it has neither an id nor a status';
+    const text = isError
+      ? cleanLine(typeof error === 'string' ? error : JSON.stringify(error), mask)
+      : 'it has neither an id nor a status';
     return { ok: false, problem: `not an agent job: ${text}` };
   }
   return { ok: true, value: job.prLink?.trim() === '' ? { ...job, prLink: null } : job };
+}
+
+const jobFields = Object.keys(agentJobSchema.shape);
+
+/** The kind of a body that was read. An error without the status of a job is none, whatever else it has. */
+export function bodyKindOf(body: string): BodyKind {
+  if (body.trim() === '') return 'none';
+  let value: unknown;
+  try {
+    value = JSON.parse(body);
+  } catch {
+    return 'other';
+  }
+  if (typeof value !== 'object' || value === null) return 'other';
+  const { error, status } = value as { error?: unknown; status?: unknown };
+  const isError = error !== undefined && error !== null && typeof status !== 'string';
+  return !isError && jobFields.some((field) => field in value) ? 'job' : 'other';
 }
 
 const errorBodySchema = z.object({ error: z.string() });

@@ -11,12 +11,23 @@ import {
   type End,
   type Full,
   type Granted,
-  mayHaveArrived,
-  refusalOf,
   type Settlement,
   type Waiting,
 } from '../contract/protocol.js';
-import { growLimit, learnLimit } from './learned-limit.js';
+import { mayHaveArrived, refusalOf } from '../contract/signs.js';
+import {
+  changesMs,
+  forgetLimit,
+  LONGEST_PAUSE_MS,
+  nextGrant,
+  nextGrantAtMs,
+  noteAccepted,
+  noteAnswer,
+  noteRefused,
+  noteTurnEnded,
+  type ServicePause,
+  type Window,
+} from './pace.js';
 import {
   type BudgetState,
   followUpKey,
@@ -24,6 +35,7 @@ import {
   jobKey,
   type KnownSend,
   MIN_LAST_SENDS,
+  type Refusals,
   type SendId,
   type Turn,
   type Waiter,
@@ -39,8 +51,6 @@ const PLACES: Places = { most: 1_000, mostForJob: 10 };
 /** The batch lane's share of the places, which leaves some for interactive follow-ups. */
 const BATCH_PLACES = 0.9;
 
-/** Most sends in progress. Limits how many a crash leaves unknown, and how many a service refuses at once. */
-const MAX_UNDER_WAY = 10;
 /** How many at the front learn at once that their reason to wait has changed. Others learn it when they ask. */
 const INFORMED = 20;
 /** When a follow-up without a place asks again. A job whose turn is taken is soon at work, and is then watched. */
@@ -49,16 +59,10 @@ const FULL_RETRY_MS = 900_000;
 /** While interactive follow-ups wait, every tenth grant goes to the batch lane. */
 const BATCH_EVERY = 10;
 const MAX_LAST_SENDS = 1_000;
-/** Pause after a refusal without Retry-After, and the shortest with it. It doubles after each refused probe. */
-const FIRST_PAUSE_MS = 30_000;
-const SHORTEST_PAUSE_MS = 1_000;
-const LONGEST_PAUSE_MS = 600_000;
-/** This many consecutive refusals concern the project, even if each message was refused before. */
-const MOST_REFUSED_ALONE = 4;
-/** The first 429s of a message, up to this number, tell something about the project's limit. */
-const MOST_LESSONS = 3;
-/** Most consecutive probes by the message that a 429 refused. */
-const FIRST_PROBES = 2;
+/** How long a message waits after it was refused alone, and the longest: it grows each time. */
+const FIRST_DELAY_MS = 30_000;
+const LONGEST_DELAY_MS = 3_600_000;
+const DELAY_GROWTH = 3;
 /** How long after the last byte the job may still show the previous turn: the default of `settleTime`. */
 const SETTLE_MS = 120_000;
 /** An ended follow-up keeps its turn for lease, drain and settle time. Only a signal sent by hand can ask for more. */
@@ -96,13 +100,8 @@ export class Budget {
   ) {}
 
   /** Messages in a window, up to the worker's maximum. */
-  get configuredLimit(): number {
-    return Math.min(this.state.settings.limit, this.state.maxLimit);
-  }
-
-  /** {@link configuredLimit}, lowered to what the service accepts. */
   get limit(): number {
-    return Math.min(this.configuredLimit, this.state.learned?.limit ?? Infinity);
+    return Math.min(this.state.settings.limit, this.state.maxLimit);
   }
 
   /** Returns the pending messages and clears them. */
@@ -115,11 +114,16 @@ export class Budget {
     Object.assign(this.state, { maxLimit: ask.maxLimit, drainMs: ask.drainMs });
     const recalled = this.#recall(ask);
     if (recalled) return recalled;
-    const { workflowId, refusal, retryAfterMs } = ask;
-    // The probe decides about a pause that has already begun.
-    const isNew = !this.state.servicePause && !this.#isRefusedAlone(workflowId, refusal);
-    if (refusal && isNew) this.#pauseFor(refusal, nowMs, retryAfterMs);
+    const { workflowId, refusal } = ask;
     const full = this.#enterLine(ask);
+    const waiter = this.state.waiters.find((each) => each.workflowId === workflowId);
+    // A probe decides about a pause that has already begun, and a read just after a refusal says nothing new.
+    if (refusal && waiter && nowMs - (waiter.refusals?.lastAtMs ?? 0) > FIRST_DELAY_MS) {
+      const { pause } = this.state.pace;
+      const isAlone = this.#noteRefusal(waiter, { ...ask, refusal }, nowMs);
+      if (!isAlone && !pause) noteRefused(this.state.pace, { ...ask, reason: refusal }, this.#window(), nowMs);
+      this.#sort();
+    }
     this.advance(nowMs);
     // The answer replaces a pending signal.
     this.#messages = this.#messages.filter((message) => message.workflowId !== workflowId || !message.answer);
@@ -127,8 +131,9 @@ export class Budget {
     if (granted) return granted;
     if (full) this.#leaveLine(workflowId);
     if (full) return full;
-    const waiter = this.state.waiters.find((each) => each.workflowId === workflowId);
-    return waiter ? this.#standing(nowMs, waiter, this.line()) : { kind: 'ended' };
+    return waiter && this.state.waiters.includes(waiter)
+      ? this.#standing(nowMs, waiter, this.line(nowMs))
+      : { kind: 'ended' };
   }
 
   receive(nowMs: number, event: BudgetEvent): void {
@@ -215,7 +220,7 @@ export class Budget {
       if (state.rememberedSinceMs > nowMs - windowMs) state.isCounting = true;
     }
     state.settings = { ...state.settings, ...change };
-    delete state.learned;
+    forgetLimit(state.pace);
     this.advance(nowMs);
   }
 
@@ -229,11 +234,11 @@ export class Budget {
     const workflowId = `take/${key}`;
     const past = state.known[followUpKey(workflowId)];
     if (past) return { taken: true, count: past.sendNumber, takenAt: iso(past.grantedAtMs) };
-    const line = this.line().filter(({ held }) => !isHeld(held, nowMs));
+    const line = this.line(nowMs).filter((waiter) => !isDelayed(waiter, nowMs));
     const ofBatch = line.filter(({ lane }) => lane === 'batch').length;
-    const freeForBatch = Math.max(0, Math.min(...Object.values(this.#freeSlots('batch'))));
+    const freeForBatch = Math.max(0, this.#freeSlots('batch'));
     const before = line.length - ofBatch + Math.min(ofBatch, freeForBatch);
-    const freeAtMs = this.expectedAtMs(nowMs, before + count - 1, 'interactive');
+    const freeAtMs = this.#slotAtMs(nowMs, before + count - 1, 'interactive');
     const reason = this.#reasonOfAll(nowMs) ?? (freeAtMs === nowMs ? undefined : 'slot');
     if (reason) {
       // The end of a pause is not known.
@@ -242,7 +247,7 @@ export class Budget {
     }
     state.spent.push(...Array.from({ length: count }, () => nowMs));
     const send = { runId: '', sendNumber: count, grantedAtMs: nowMs, overAtMs: nowMs };
-    const settled = { outcome: 'sent', outcomeAtMs: nowMs, messageTag: '', arrival: 0, isTaken: true } as const;
+    const settled = { outcome: 'sent', outcomeAtMs: nowMs, messageTag: '', isTaken: true } as const;
     put(state.known, followUpKey(workflowId), { ...send, ...settled });
     this.#list({ workflowId, sendNumber: count, grantedAtMs: nowMs, settledAtMs: nowMs, outcome: 'taken' });
     return { taken: true, count, takenAt: iso(nowMs) };
@@ -260,11 +265,12 @@ export class Budget {
 
   /** Ends the operator's pause, and tries at once what the service has refused. */
   resume(nowMs: number): void {
-    const { servicePause } = this.state;
+    const { pace, waiters } = this.state;
     delete this.state.operatorPause;
-    delete this.state.learned;
-    if (servicePause) servicePause.untilMs = Math.min(servicePause.untilMs, nowMs);
-    for (const waiter of this.state.waiters) delete waiter.held;
+    forgetLimit(pace);
+    if (pace.pause) Object.assign(pace.pause, { untilMs: Math.min(pace.pause.untilMs, nowMs), retryAtMs: nowMs });
+    for (const waiter of waiters) delete waiter.refusals;
+    this.#sort();
     this.advance(nowMs);
   }
 
@@ -274,7 +280,7 @@ export class Budget {
     this.#expire(nowMs);
     for (let next = this.#next(nowMs); next; next = this.#next(nowMs)) this.#grant(nowMs, next);
     this.#checkOwners(nowMs);
-    const line = this.line();
+    const line = this.line(nowMs);
     const inLine = new Set(line);
     const first = [...line, ...state.waiters.filter((waiter) => !inLine.has(waiter))].slice(0, INFORMED);
     for (const waiter of first) {
@@ -298,70 +304,74 @@ export class Budget {
       delete turn.owner;
       delete turn.untilMs;
     }
-    growLimit(state, this.configuredLimit, nowMs);
   }
 
   /** When something changes by itself that a follow-up waits for, or, for people, when an operator's pause ends. */
   nextChangeMs(nowMs: number): number | undefined {
-    const { waiters, grants, turns, operatorPause, servicePause, checkOwnersAtMs, learned } = this.state;
-    const pauseEndsMs = operatorPause?.untilMs ?? Infinity;
-    if (waiters.length === 0) return pauseEndsMs > nowMs && pauseEndsMs < Infinity ? pauseEndsMs : undefined;
-    const times = [
-      pauseEndsMs,
-      servicePause?.untilMs ?? Infinity,
-      learned?.growAtMs ?? Infinity,
+    const { waiters, grants, turns, operatorPause, pace, checkOwnersAtMs } = this.state;
+    // For people and metrics, the end of a pause is news even if nobody waits.
+    const pauseEndsMs = [operatorPause?.untilMs ?? Infinity, pace.pause?.untilMs ?? Infinity];
+    const ofWaiters = () => [
+      ...changesMs(pace),
       ...this.slotEnds(),
       ...grants.flatMap(({ grantedAtMs, leaseMs, overAtMs }) => [grantedAtMs + leaseMs, overAtMs]),
-      ...waiters.flatMap(({ job, held }) => [turns[job]?.untilMs ?? Infinity, held?.untilMs ?? Infinity]),
+      ...waiters.flatMap((waiter) => [turns[waiter.job]?.untilMs ?? Infinity, delayedUntilMs(waiter)]),
       this.#waitedFor().length > 0 ? checkOwnersAtMs : Infinity,
     ];
+    const times = [...pauseEndsMs, ...(waiters.length > 0 ? ofWaiters() : [])];
     const next = times.reduce((first, ms) => (ms > nowMs && ms < first ? ms : first), Infinity);
     return Number.isFinite(next) ? next : undefined;
   }
 
   /** When each used slot becomes free, in order. */
-  slotEnds({ withRefused = true } = {}): number[] {
+  slotEnds(): number[] {
     const { spent, refused, grants, settings } = this.state;
     const heldMs = settings.windowMs + settings.marginMs;
-    const froms = [...spent, ...(withRefused ? refused : []), ...grants.map(({ overAtMs }) => overAtMs)];
+    const froms = [...spent, ...refused, ...grants.map(({ overAtMs }) => overAtMs)];
     return froms.map((fromMs) => fromMs + heldMs).sort((a, b) => a - b);
   }
 
-  /** Waiters whose job's turn is free, one for each job and lane, in the order of their grants. */
-  line(): Waiter[] {
+  /**
+   * Waiters whose job's turn is free, one for each job and lane, in the order of their grants. A message that the service
+   * refuses does not block others from its job.
+   */
+  line(nowMs: number): Waiter[] {
     const { waiters, turns, grantsSinceBatch } = this.state;
+    const free = waiters.filter(({ job, workflowId }) => (turns[job]?.owner ?? workflowId) === workflowId);
     const firsts = new Map<string, Waiter>();
-    for (const waiter of waiters) {
-      const { job, workflowId, lane, held } = waiter;
-      const owner = turns[job]?.owner;
-      if (owner !== undefined && owner !== workflowId) continue;
-      const place = `${lane} ${job}`;
+    for (const waiter of free) {
+      const place = `${waiter.lane} ${waiter.job}`;
       const before = firsts.get(place);
-      // A message that the service refuses does not block others from its job.
-      if (!before || (before.held && !held)) firsts.set(place, waiter);
+      if (!before || (isDelayed(before, nowMs) && !isDelayed(waiter, nowMs))) firsts.set(place, waiter);
     }
     const inLine = new Set(firsts.values());
-    const ready = waiters.filter((waiter) => inLine.has(waiter));
+    const ready = free.filter((waiter) => inLine.has(waiter));
     const first: Lane = grantsSinceBatch >= BATCH_EVERY - 1 ? 'batch' : 'interactive';
     return [...ready.filter(({ lane }) => lane === first), ...ready.filter(({ lane }) => lane !== first)];
   }
 
-  /** When the waiter at this place, from 0, can expect a slot; `undefined` if that is not known. */
+  /** When the waiter at this place, from 0, can expect its send; `undefined` if that is not known. */
   expectedAtMs(nowMs: number, index: number, lane: Lane): number | undefined {
-    const { ofBudget, ofService } = this.#freeSlots(lane);
-    const whenFree = (free: number, of: { withRefused: boolean }) =>
-      index < free ? nowMs : (this.slotEnds(of)[index - free] ?? Infinity);
-    const atMs = Math.max(whenFree(ofBudget, { withRefused: true }), whenFree(ofService, { withRefused: false }));
-    return Number.isFinite(atMs) ? atMs : undefined;
+    const { pace } = this.state;
+    const slotAtMs = this.#slotAtMs(nowMs, index, lane);
+    if (slotAtMs === undefined || !pace.isSpaced) return slotAtMs;
+    return Math.max(slotAtMs, nextGrantAtMs(pace) + index * (pace.spacingMs ?? 0));
+  }
+
+  /** When so many slots and one more are free; `undefined` if that is not known. */
+  #slotAtMs(nowMs: number, index: number, lane: Lane): number | undefined {
+    const free = this.#freeSlots(lane);
+    return index < free ? nowMs : this.slotEnds()[index - free];
   }
 
   pauseOf(nowMs: number): ShownPause | undefined {
-    const { operatorPause, servicePause } = this.state;
+    const { operatorPause } = this.state;
     if (this.isPausedByOperator(nowMs)) {
       const { untilMs, note } = operatorPause ?? {};
       return defined({ by: 'operator', until: untilMs === undefined ? undefined : iso(untilMs), note } as const);
     }
-    return servicePause && { by: 'service', until: iso(servicePause.untilMs) };
+    const pause = this.servicePause(nowMs);
+    return pause && { by: 'service', until: iso(pause.untilMs) };
   }
 
   /**
@@ -410,9 +420,9 @@ export class Budget {
    * because waiters for a job or another lane do not block a free slot.
    */
   #enterLine(ask: Ask): Full | undefined {
-    const { workflowId, runId, sendNumber, lane, leaseMs, drainMs, messageTag } = ask;
+    const { workflowId, runId, sendNumber, lane, leaseMs, drainMs, messageTag, startedAtMs } = ask;
     const { waiters, known, turns } = this.state;
-    const current = { runId, sendNumber, lane, leaseMs, drainMs, messageTag };
+    const current = { runId, sendNumber, lane, leaseMs, drainMs, messageTag, startedAtMs };
     const waiter = waiters.find((each) => each.workflowId === workflowId);
     if (waiter) {
       Object.assign(waiter, current);
@@ -421,15 +431,13 @@ export class Budget {
     const job = jobKey(workflowId);
     // A follow-up that had a place or has the turn always gets one: others may wait for that turn.
     const past = known[followUpKey(workflowId)];
-    const before = past?.arrival ?? 0;
-    const hasPlace = before > 0 || turns[job]?.owner === workflowId;
+    const hasPlace = past !== undefined || turns[job]?.owner === workflowId;
     const ofJob = waiters.filter((each) => each.job === job).length;
     const share = lane === 'batch' ? BATCH_PLACES : 1;
     const isFull = !hasPlace && waiters.length >= share * this.places.most;
     const isCrowded = !hasPlace && ofJob >= share * this.places.mostForJob;
-    const arrival = before > 0 ? before : ++this.state.arrivals;
-    waiters.push({ workflowId, job, ...current, arrival, told: 'slot', ...(past && holdOf(past)) });
-    waiters.sort((a, b) => a.arrival - b.arrival);
+    waiters.push({ workflowId, job, ...current, told: 'slot', ...(past?.refusals && { refusals: past.refusals }) });
+    this.#sort();
     const refusal = { kind: 'full', runId, sendNumber } as const;
     if (isCrowded) return { ...refusal, reason: 'job-busy', retryMs: CROWDED_RETRY_MS };
     return isFull ? { ...refusal, reason: 'queue-full', retryMs: FULL_RETRY_MS } : undefined;
@@ -465,50 +473,56 @@ export class Budget {
       }
     }
     const isLatest = sendNumber >= (past?.sendNumber ?? 0);
-    if (isFirstReport || (isNew && isLatest)) this.#learn(settlement, isFirstReport ? past.grantedAtMs : 0, atMs);
+    if (isFirstReport || (isNew && isLatest)) this.#learn(settlement, isFirstReport ? past : undefined, nowMs);
   }
 
   /** Draws conclusions about the service from an outcome. */
-  #learn({ workflowId, outcome, refusal: ofRead, retryAfterMs }: Settlement, grantedAtMs: number, atMs: number): void {
-    const { servicePause } = this.state;
-    const isProbe = servicePause !== undefined && grantedAtMs >= servicePause.untilMs;
-    if (outcome === 'limited') this.state.counts.limited += 1;
-    const past = this.state.known[followUpKey(workflowId)];
-    const { count = 0 } = past?.refusals ?? {};
-    // A job may have its own limit, which shows nothing about the project's.
-    const teaches = outcome === 'sent' || (outcome === 'limited' && count < MOST_LESSONS);
-    if (teaches) learnLimit(this.state, outcome, isProbe, atMs);
-    const reason = refusalOf(outcome) ?? ofRead;
-    if (reason) {
-      if (!this.#isRefusedAlone(workflowId, reason)) this.#pauseFor(reason, atMs, retryAfterMs, isProbe);
-      this.state.refusedInARow += 1;
-      if (!past) return;
-      // The service may refuse only this job, so another job probes next. A project's limit ends soon.
-      const step = this.state.servicePause?.step ?? 0;
-      if (isProbe && step > (reason === 'limited' ? FIRST_PROBES : 0)) past.arrival = ++this.state.arrivals;
-      past.refusals = defined({ reason, count: count + 1, retryAfterMs });
-      return;
-    }
-    if (outcome !== 'sent' && outcome !== 'rejected') return;
-    this.state.refusedInARow = 0;
-    if (isProbe) delete this.state.servicePause;
+  #learn(settlement: Settlement, granted: KnownSend | undefined, nowMs: number): void {
+    const { workflowId, outcome, refusal: ofRead } = settlement;
+    const { pace, counts, known } = this.state;
+    const { grantedAtMs = 0, probe } = granted ?? {};
+    if (outcome === 'limited') counts.limited += 1;
+    const isOutage = outcome !== 'notSent' && noteAnswer(pace, outcome === 'unknown', nowMs);
+    if (outcome === 'sent') return noteAccepted(pace, { grantedAtMs, probe }, this.#window(), nowMs);
+    const reason = isOutage ? 'outage' : (refusalOf(outcome) ?? ofRead);
+    if (!reason) return;
+    const past = known[followUpKey(workflowId)];
+    const isRepeated = past?.refusals?.reason === reason && reason !== 'limited';
+    const isAlone = past && !isOutage && this.#noteRefusal(past, { ...settlement, refusal: reason }, nowMs);
+    const decides = probe !== undefined && reason === 'limited';
+    if (decides || !isAlone) noteRefused(pace, { ...settlement, reason, probe, isRepeated }, this.#window(), nowMs);
   }
 
-  /** Whether a message is refused while others are accepted, which shows nothing about the project. */
-  #isRefusedAlone(workflowId: string, reason: Refusal | undefined): boolean {
-    const { known, refusedInARow, servicePause } = this.state;
-    const { count = 0 } = known[followUpKey(workflowId)]?.refusals ?? {};
-    return count > 1 && reason !== 'limited' && !servicePause && refusedInARow < MOST_REFUSED_ALONE;
+  /** Notes the refusal of a message. Returns whether the service has accepted others since it refused this one before. */
+  #noteRefusal(
+    message: { refusals?: Refusals },
+    { refusal: reason, statusCode, retryAfterMs }: { refusal: Refusal; statusCode?: number; retryAfterMs?: number },
+    nowMs: number,
+  ): boolean {
+    const past = message.refusals?.reason === reason ? message.refusals : undefined;
+    const { accepted } = this.state.pace;
+    // A limit refuses some of the messages that are under way together, and may refuse one of them again.
+    const isLimited = reason === 'limited';
+    const acceptedMs = isLimited ? accepted.grantedAtMs : accepted.atMs;
+    const isAlone = past !== undefined && past.count >= (isLimited ? 2 : 1) && past.lastAtMs < acceptedMs;
+    const count = (past?.count ?? 0) + 1;
+    message.refusals = defined({
+      reason,
+      count,
+      lastAtMs: nowMs,
+      statusCode,
+      retryAfterMs,
+      isAlone: isAlone || undefined,
+    });
+    return isAlone;
   }
 
-  #pauseFor(reason: Refusal, atMs: number, retryAfterMs: number | undefined, isProbe = false): void {
-    const { servicePause } = this.state;
-    const step = (servicePause?.step ?? 0) + (isProbe ? 1 : 0);
-    // A very short Retry-After would spend the whole budget on probes.
-    const firstMs = retryAfterMs === undefined ? FIRST_PAUSE_MS : SHORTEST_PAUSE_MS;
-    const pauseMs = Math.max(retryAfterMs ?? 0, Math.min(LONGEST_PAUSE_MS, firstMs * 2 ** step));
-    const untilMs = Math.max(servicePause?.untilMs ?? 0, atMs + pauseMs);
-    this.state.servicePause = { reason, sinceMs: servicePause?.sinceMs ?? atMs, untilMs, step };
+  /** At the place of its start, but behind whoever started while the service refused it and accepted others. */
+  #sort(): void {
+    const placeMs = (waiter: Waiter) =>
+      Math.max(waiter.startedAtMs, waiter.refusals?.isAlone ? delayedUntilMs(waiter) : 0);
+    const places = new Map(this.state.waiters.map((waiter) => [waiter, placeMs(waiter)]));
+    this.state.waiters.sort((a, b) => (places.get(a) ?? 0) - (places.get(b) ?? 0));
   }
 
   #end(nowMs: number, { workflowId, runId, turnUntilMs, lastTurn }: End): void {
@@ -525,7 +539,10 @@ export class Budget {
     }
     const turn = turns[jobKey(workflowId)];
     if (turn?.owner !== workflowId || (turn.runId ?? runId) !== runId) return;
-    if (lastTurn) turn.lastTurn = lastTurn;
+    if (lastTurn) {
+      turn.lastTurn = lastTurn;
+      noteTurnEnded(this.state.pace);
+    }
     // Another run's send may still arrive.
     const isOpen = past && past.runId !== runId && mayHaveArrived(past.outcome);
     const untilMs = turnUntilMs ?? (isOpen && !lastTurn ? past.overAtMs + SETTLE_MS : undefined);
@@ -579,9 +596,14 @@ export class Budget {
   }
 
   /** Records the outcome of a send, unless one is recorded. A send that cannot have arrived gives up the job's turn. */
-  #note({ workflowId, runId, sendNumber }: SendId, outcome: SendOutcome, atMs: number): void {
+  #note(
+    { workflowId, runId, sendNumber, statusCode }: SendId & { statusCode?: number },
+    outcome: SendOutcome,
+    atMs: number,
+  ): void {
     const shown = this.state.lastSends.findLast((each) => each.workflowId === workflowId);
-    if (shown?.sendNumber === sendNumber && !shown.outcome) Object.assign(shown, { outcome, settledAtMs: atMs });
+    if (shown?.sendNumber === sendNumber && !shown.outcome)
+      Object.assign(shown, defined({ outcome, settledAtMs: atMs, statusCode }));
     const past = this.state.known[followUpKey(workflowId)];
     if (past?.runId !== runId || past.sendNumber !== sendNumber) return;
     if (past.outcome === null) Object.assign(past, { outcome, outcomeAtMs: atMs });
@@ -611,7 +633,6 @@ export class Budget {
       put(state.known, followUpKey(workflowId), {
         ...{ runId, sendNumber, outcome },
         messageTag: waiter?.messageTag ?? past?.messageTag ?? '',
-        arrival: waiter?.arrival ?? past?.arrival ?? 0,
         ...{ grantedAtMs: atMs, overAtMs: atMs, outcomeAtMs: atMs, isTaken: true },
         ...(isCounted && ({ isCounted } as const)),
       });
@@ -631,30 +652,29 @@ export class Budget {
   }
 
   #next(nowMs: number): Waiter | undefined {
-    const { grants, isCounting, servicePause } = this.state;
+    const { grants, isCounting, pace } = this.state;
     if (isCounting || this.isPausedByOperator(nowMs)) return undefined;
-    if (servicePause && servicePause.untilMs > nowMs) return undefined;
     const underWay = grants.filter(({ grantedAtMs, leaseMs }) => grantedAtMs + leaseMs > nowMs).length;
-    if (underWay >= (servicePause ? 1 : MAX_UNDER_WAY)) return undefined;
-    const open = lanes.filter((lane) => Object.values(this.#freeSlots(lane)).every((free) => free > 0));
-    const line = this.line().filter(({ lane }) => open.includes(lane));
-    const first = line.find(({ held }) => !isHeld(held, nowMs));
-    // If the service has refused all waiting messages, one of them probes.
-    return first ?? (servicePause && line[0]);
+    const kind = nextGrant(pace, underWay, nowMs);
+    if (!kind) return undefined;
+    const open = lanes.filter((lane) => this.#freeSlots(lane) > 0);
+    const line = this.line(nowMs).filter((waiter) => open.includes(waiter.lane) && !isDelayed(waiter, nowMs));
+    return kind === 'due' ? probeOf(line) : line[0];
   }
 
   #grant(nowMs: number, waiter: Waiter): void {
-    const { workflowId, runId, sendNumber, job, lane, leaseMs, drainMs, arrival, messageTag } = waiter;
+    const { workflowId, runId, sendNumber, job, lane, leaseMs, drainMs, messageTag, refusals } = waiter;
     const { state } = this;
+    const kind = nextGrant(state.pace, 0, nowMs);
+    const probe = kind !== 'free' && kind !== undefined && { probe: kind };
     state.waiters = state.waiters.filter((each) => each !== waiter);
     const overAtMs = nowMs + leaseMs + drainMs;
     state.grants.push({ workflowId, runId, sendNumber, grantedAtMs: nowMs, leaseMs, overAtMs });
     state.counts.grants += 1;
     state.grantsSinceBatch = lane === 'batch' ? 0 : state.grantsSinceBatch + 1;
     const send = { runId, sendNumber, grantedAtMs: nowMs, overAtMs };
-    const { refusals } = state.known[followUpKey(workflowId)] ?? {};
     const unreported = { outcome: null, outcomeAtMs: 0, isTaken: false };
-    const known: KnownSend = { ...send, ...unreported, messageTag, arrival, ...(refusals && { refusals }) };
+    const known: KnownSend = { ...send, ...unreported, messageTag, ...(refusals && { refusals }), ...probe };
     put(state.known, followUpKey(workflowId), known);
     const { lastTurn } = state.turns[job] ?? {};
     const turn: Turn = { owner: workflowId, latest: followUpKey(workflowId), ...(lastTurn && { lastTurn }) };
@@ -676,32 +696,40 @@ export class Budget {
     return grants.length + spent.length + refused.length;
   }
 
-  /** Slots that a lane may use now. A learned limit applies to accepted messages only. */
-  #freeSlots(lane: Lane): { ofBudget: number; ofService: number } {
-    const { settings, grants, spent, learned, servicePause } = this.state;
+  #window(): Window {
+    return { windowMs: this.state.settings.windowMs, limit: this.limit, used: this.state.spent.length };
+  }
+
+  /** Slots that a lane may use now. */
+  #freeSlots(lane: Lane): number {
+    const { settings } = this.state;
     // Proportional to a lower limit, so that the batch lane does not wait for ever.
     const share = Math.floor((settings.reserve * this.limit) / Math.max(1, settings.limit));
-    const reserve = lane === 'batch' ? share : 0;
-    const ofBudget = this.configuredLimit - this.#used();
-    // A probe tests whether the limit still holds.
-    const ofService = servicePause ? Infinity : (learned?.limit ?? Infinity) - grants.length - spent.length;
-    return { ofBudget: ofBudget - reserve, ofService: ofService - reserve };
+    return this.limit - this.#used() - (lane === 'batch' ? share : 0);
+  }
+
+  /**
+   * The service's pause. It lasts until a probe is accepted, but once its time is over only if somebody waits. It ends
+   * when the first of these may probe.
+   */
+  servicePause(nowMs: number): ServicePause | undefined {
+    const { pace, waiters } = this.state;
+    if (!pace.pause) return undefined;
+    if (waiters.length === 0) return pace.pause.untilMs > nowMs ? pace.pause : undefined;
+    return { ...pace.pause, untilMs: Math.max(pace.pause.untilMs, Math.min(...waiters.map(delayedUntilMs))) };
   }
 
   /** The reason why the whole project waits. */
   #reasonOfAll(nowMs: number): WaitReason | undefined {
-    const { isCounting, servicePause } = this.state;
-    if (isCounting) return 'counting';
+    if (this.state.isCounting) return 'counting';
     if (this.isPausedByOperator(nowMs)) return 'paused';
-    // A pause keeps its reason until a probe succeeds, however many probes that takes.
-    return servicePause?.reason;
+    return this.servicePause(nowMs)?.reason;
   }
 
   #reason(nowMs: number, waiter: Waiter, line: readonly Waiter[]): WaitReason {
     const ofAll = this.#reasonOfAll(nowMs);
     if (ofAll) return ofAll;
-    const { held } = waiter;
-    if (isHeld(held, nowMs)) return held.reason;
+    if (waiter.refusals && isDelayed(waiter, nowMs)) return waiter.refusals.reason;
     return line.includes(waiter) ? 'slot' : 'job-busy';
   }
 
@@ -709,24 +737,35 @@ export class Budget {
     const reason = (waiter.told = this.#reason(nowMs, waiter, line));
     const index = line.indexOf(waiter);
     const expectedAtMs = reason === 'slot' ? this.expectedAtMs(nowMs, index, waiter.lane) : undefined;
-    const { runId, sendNumber, held } = waiter;
-    const ofOwn = isHeld(held, nowMs) ? ({ by: 'service', until: iso(held.untilMs) } as const) : undefined;
+    const { runId, sendNumber } = waiter;
+    const untilMs = delayedUntilMs(waiter);
+    const ofOwn = untilMs > nowMs ? ({ by: 'message', until: iso(untilMs) } as const) : undefined;
     const pause = this.pauseOf(nowMs) ?? ofOwn;
     return defined({ kind: 'waiting', runId, sendNumber, reason, position: index + 1, expectedAtMs, pause } as const);
   }
 }
 
-/** Delays a message that is repeatedly refused while others are accepted, longer each time. */
-function holdOf({ refusals, outcomeAtMs }: KnownSend): Pick<Waiter, 'held'> | undefined {
-  if (!refusals || refusals.count < 2) return undefined;
-  const { count, retryAfterMs = 0 } = refusals;
-  const holdMs = Math.max(retryAfterMs, Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** (count - 2)));
-  return { held: { reason: refusals.reason, untilMs: outcomeAtMs + holdMs } };
+/** Until when a message waits because the service refused it, even while others are sent. 0: it need not. */
+export function delayedUntilMs({ refusals }: Waiter): number {
+  if (!refusals) return 0;
+  const { reason, count, lastAtMs, retryAfterMs = 0, isAlone } = refusals;
+  const isLimited = reason === 'limited';
+  // The limit that refused it once may no longer be reached.
+  const times = isLimited ? (isAlone ? count - 2 : 0) : count;
+  const longestMs = isAlone ? LONGEST_DELAY_MS : LONGEST_PAUSE_MS;
+  const delayMs = times > 0 ? Math.min(longestMs, FIRST_DELAY_MS * DELAY_GROWTH ** (times - 1)) : 0;
+  return lastAtMs + Math.max(retryAfterMs, delayMs);
 }
 
-/** Whether a waiter is delayed because the service refuses only its message. */
-export function isHeld(held: Waiter['held'], nowMs: number): held is NonNullable<Waiter['held']> {
-  return held !== undefined && held.untilMs > nowMs;
+export function isDelayed(waiter: Waiter, nowMs: number): boolean {
+  return delayedUntilMs(waiter) > nowMs;
+}
+
+/** The waiter whose message was refused least, interactive ones first, and the newest of these. */
+function probeOf(line: readonly Waiter[]): Waiter | undefined {
+  const rank = ({ refusals, lane }: Waiter) => 2 * (refusals?.count ?? 0) + (lane === 'batch' ? 1 : 0);
+  const least = Math.min(...line.map(rank));
+  return line.findLast((waiter) => rank(waiter) === least);
 }
 
 function isSame(a: SendId, b: SendId): boolean {

@@ -1,6 +1,13 @@
-import type { BudgetSend, BudgetStatus, BudgetWaiter, SendOutcome } from '../contract/budget.js';
+import type { BudgetSend, BudgetStatus, BudgetWaiter, RefusedMessages, SendOutcome } from '../contract/budget.js';
 import { formatDuration } from '../contract/durations.js';
-import { type At, markdownAsOf, markdownCode as code, markdownInstant, REFUSALS } from '../contract/text.js';
+import {
+  type At,
+  markdownAsOf,
+  markdownCode as code,
+  markdownInstant,
+  REFUSALS,
+  REFUSED_ALONE,
+} from '../contract/text.js';
 
 export const SHOWN_SENDS = 10;
 
@@ -15,7 +22,7 @@ export function describeBudget(
   at: At = (iso) => markdownInstant(iso, nowMs),
 ): string {
   const { limit, windowMs, used, reserve, unsettled, nextFreeSlotAt } = status;
-  const { waiting, waitingTotal, waitingInBatchLane, waitingForJob, lastSends } = status;
+  const { waiting, waitingTotal, waitingInBatchLane, waitingForJob, lastSends, paused, refused = [] } = status;
   const lines = [`**${describeBudgetState(status, at)}**`, ''];
   const row = (name: string, value: string | number) => lines.push(`- ${name}: ${value}`);
   row('slots', `${used} of ${limit} used in ${formatDuration(windowMs)}`);
@@ -24,6 +31,9 @@ export function describeBudget(
   if (nextFreeSlotAt !== undefined) row('next slot is free', at(nextFreeSlotAt));
   const lanes = `, ${waitingInBatchLane} of them in the batch lane, ${waitingForJob} for their job`;
   row('waiting', `${waitingTotal}${waitingTotal === 0 ? '' : lanes}`);
+  const isAccepting = refused.reduce((sum, { messages }) => sum + messages, 0) < (refused[0]?.of ?? 0);
+  if (!paused && refused.length > 0)
+    row('not accepted', `${refused.map(describeRefused).join(', ')}${isAccepting ? '; others are' : ''}`);
   const step = nextStep(status);
   if (step !== undefined) row('to do', step);
   if (waiting.length > 0) lines.push('', '**Waiting**', '', ...waiting.map((waiter) => describeWaiter(waiter, at)));
@@ -34,25 +44,39 @@ export function describeBudget(
 
 /** The state of a budget as one line of Markdown. */
 export function describeBudgetState(status: BudgetStatus, at: At): string {
-  const { paused, used, nextFreeSlotAt, isCounting, learnedLimit = status.limit } = status;
-  const limit = Math.min(status.limit, learnedLimit);
-  if (paused) return `paused: ${describePause(paused, at)}`;
+  const { paused, limit, used, nextFreeSlotAt, isCounting, spacingMs } = status;
+  if (paused) return `paused: ${describePause(status, paused, at)}`;
   if (isCounting) return 'sends nothing yet: it is counting earlier sends';
   if (limit === 0) return 'sends nothing: its limit is 0';
   if (used > limit) return `sends nothing until ${used - limit + 1} slots expire: more are in use than its limit`;
-  const learned = status.learnedLimit === undefined ? '' : '; the service seems to accept no more';
-  if (used < limit || nextFreeSlotAt === undefined)
-    return `sends: ${limit - used} of ${limit} slots are free${learned}`;
-  return `all ${limit} slots are used until ${at(nextFreeSlotAt)}${learned}`;
+  if (used >= limit && nextFreeSlotAt !== undefined) return `all ${limit} slots are used until ${at(nextFreeSlotAt)}`;
+  const spaced =
+    spacingMs === undefined ? '' : `, one message every ${formatDuration(spacingMs)}: the service answered 429`;
+  return `sends: ${limit - used} of ${limit} slots are free${spaced}`;
 }
 
-function describePause({ reasons, since, until, note }: NonNullable<BudgetStatus['paused']>, at: At): string {
+/** `403 to 8 of 28 messages`. */
+const describeRefused = ({ statusCode, messages, of }: RefusedMessages): string =>
+  `${statusCode ?? 'no answer'} to ${messages} of ${of} message${of === 1 ? '' : 's'}`;
+
+function describePause(
+  { refused = [], waitingTotal }: BudgetStatus,
+  { reasons, since, until, note }: NonNullable<BudgetStatus['paused']>,
+  at: At,
+): string {
   const why = reasons
-    .map((reason) => (reason === 'operator' ? 'by an operator' : REFUSALS[reason].what))
+    .map((reason) => {
+      if (reason === 'operator') return 'by an operator';
+      const seen = refused.filter((each) => each.reason === reason).map(describeRefused);
+      return `${REFUSALS[reason].what}${seen.length === 0 ? '' : ` (${seen.join(', ')})`}`;
+    })
     .join(', and ');
   const isOperators = reasons.includes('operator');
-  const end = until === undefined ? 'until it is resumed' : `${isOperators ? 'until' : 'tries again'} ${at(until)}`;
-  return `${why} since ${at(since)}, ${end}${note === undefined ? '' : ` (${code(note)})`}`;
+  const early = !isOperators && reasons.includes('limited') ? ', or earlier when a turn ends' : '';
+  const end =
+    until === undefined ? 'until it is resumed' : `${isOperators ? 'until' : 'tries again'} ${at(until)}${early}`;
+  const idle = waitingTotal > 0 || isOperators ? '' : '; nobody waits';
+  return `${why} since ${at(since)}, ${end}${idle}${note === undefined ? '' : ` (${code(note)})`}`;
 }
 
 function nextStep({ projectId, paused, limit }: BudgetStatus): string | undefined {
@@ -66,7 +90,9 @@ function nextStep({ projectId, paused, limit }: BudgetStatus): string | undefine
 function describeWaiter({ position, workflowId, lane, expectedAt, refusal }: BudgetWaiter, at: At): string {
   const place = position === undefined ? 'job busy' : `position ${position}`;
   const expected = expectedAt ? `, expected ${at(expectedAt)}` : '';
-  const refused = refusal ? `, ${REFUSALS[refusal.reason].what}, tries again ${at(refusal.until)}` : '';
+  const { reason, statusCode, until } = refusal ?? {};
+  const what = statusCode === undefined ? reason && REFUSALS[reason].what : `the service answers ${statusCode}`;
+  const refused = until === undefined ? '' : `, ${what}, ${REFUSED_ALONE.what}, tries again ${at(until)}`;
   return `- ${place}: ${code(workflowId)}, ${lane} lane${expected}${refused}`;
 }
 
@@ -74,9 +100,9 @@ const OUTCOMES: Readonly<Record<SendOutcome | 'taken', string>> = {
   sent: 'delivered',
   notSent: 'not sent',
   rejected: 'refused by the service',
-  unauthorized: 'the key was refused',
-  limited: 'refused: too many (429)',
-  payment: 'refused: payment required (402)',
+  credentials: 'refused (401 or 403)',
+  limited: 'refused (429)',
+  payment: 'refused (402)',
   unknown: '**unknown** whether it was delivered',
   taken: 'taken for other messages',
 };

@@ -2,6 +2,7 @@ import type { Refusal, SendOutcome, WaitReason } from '../contract/budget.js';
 import type { Lane } from '../contract/choices.js';
 import { hash64 } from '../contract/text.js';
 import type { BudgetSettings, JobFingerprint } from '../contract/protocol.js';
+import { newPace, type Pace } from './pace.js';
 
 /** Identifies a send and the run that may make it. */
 export interface SendId {
@@ -15,13 +16,24 @@ export interface Waiter extends SendId {
   lane: Lane;
   leaseMs: number;
   drainMs: number;
-  /** Position of the follow-up's first ask in time; kept when its send is repeated. */
-  arrival: number;
+  /** Start of the follow-up's first run. The line is in this order. */
+  startedAtMs: number;
   messageTag: string;
   /** The reason to wait that the follow-up last received. */
   told: WaitReason;
-  /** Set after repeated refusals of its message. Before then it is granted only as a probe. */
-  held?: { reason: Refusal; untilMs: number };
+  refusals?: Refusals;
+}
+
+/** What the service has refused of one message. */
+export interface Refusals {
+  reason: Refusal;
+  /** HTTP status of the last one, if known. */
+  statusCode?: number;
+  count: number;
+  lastAtMs: number;
+  retryAfterMs?: number;
+  /** Set if another message was accepted between two of them. */
+  isAlone?: true;
 }
 
 export interface Grant extends SendId {
@@ -42,11 +54,11 @@ export interface KnownSend {
   outcomeAtMs: number;
   /** Empty if the budget never received it. */
   messageTag: string;
-  arrival: number;
   /** Whether the grant has answered an ask. One that was only signalled is lost if no run receives it. */
   isTaken: boolean;
-  /** The refusals of the message, and the latest reason. */
-  refusals?: { reason: Refusal; count: number; retryAfterMs?: number };
+  refusals?: Refusals;
+  /** Set if it was granted during a pause: when its time had come, or early, at the end of a turn. */
+  probe?: 'due' | 'turn';
   ended?: true;
   /** Whether Temporal's list showed that it may have sent. `sendNumber` is then the lowest possible. */
   isCounted?: true;
@@ -72,6 +84,7 @@ export interface SendRecord {
   grantedAtMs: number;
   settledAtMs?: number;
   outcome?: SendOutcome | 'taken';
+  statusCode?: number;
 }
 
 /** The state of a budget: plain JSON, because continue-as-new carries it. */
@@ -85,7 +98,6 @@ export interface BudgetState {
   isCounting: boolean;
   /** An unknown follow-up that started later was never granted anything. */
   rememberedSinceMs: number;
-  arrivals: number;
   /** Totals for metrics: grants, and messages that the service answered with 429. */
   counts: { grants: number; limited: number };
   grantsSinceBatch: number;
@@ -106,12 +118,7 @@ export interface BudgetState {
   /** Newest last. */
   lastSends: SendRecord[];
   operatorPause?: { sinceMs: number; untilMs?: number; note?: string };
-  /** Set while the service refuses messages. After `untilMs` one send probes; the others follow when it is accepted. */
-  servicePause?: { reason: Refusal; sinceMs: number; untilMs: number; step: number };
-  /** Refusals since the service last accepted or rejected a message. */
-  refusedInARow: number;
-  /** Messages in a window that the service accepts, learned from its refusals. */
-  learned?: { limit: number; step: number; refusals: number; growAtMs: number };
+  pace: Pace;
 }
 
 /** Hashes are shorter than ids. They never equal a number or a prototype's property, which would lose their order. */
@@ -132,10 +139,9 @@ export function newState(settings: BudgetSettings, nowMs: number): BudgetState {
     drainMs: 0,
     isCounting: true,
     rememberedSinceMs: nowMs,
-    arrivals: 0,
     counts: { grants: 0, limited: 0 },
     grantsSinceBatch: 0,
-    refusedInARow: 0,
+    pace: newPace(),
     waiters: [],
     grants: [],
     spent: [],

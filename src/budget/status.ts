@@ -1,7 +1,8 @@
 import { defined } from '../contract/defined.js';
 import { iso } from '../contract/durations.js';
-import type { BudgetSend, BudgetStatus, BudgetWaiter } from '../contract/budget.js';
-import { type Budget, isHeld } from './budget.js';
+import type { BudgetSend, BudgetStatus, BudgetWaiter, RefusedMessages } from '../contract/budget.js';
+import { refusalOf } from '../contract/signs.js';
+import { type Budget, delayedUntilMs, isDelayed } from './budget.js';
 import type { Grant, SendRecord } from './state.js';
 
 const LISTED_WAITERS = 20;
@@ -19,18 +20,23 @@ export function budgetStatus(
   nowMs: number,
   { about, mostSends = Infinity }: StatusExtent = {},
 ): BudgetStatus {
-  const { state, configuredLimit: limit } = budget;
-  const { settings, learned, waiters, isCounting, lastSends } = state;
+  const { state, limit } = budget;
+  const { settings, pace, waiters, isCounting, lastSends } = state;
   const underWay = state.grants.filter(({ overAtMs }) => overAtMs > nowMs);
   const paused = pausedOf(budget, nowMs);
-  const line = budget.line();
+  const line = budget.line(nowMs);
   const inLine = new Set(line);
   const elsewhere = waiters.filter((waiter) => !inLine.has(waiter));
-  const waiting = [...line, ...elsewhere].flatMap(({ workflowId, lane, held }, index): BudgetWaiter[] => {
+  const waiting = [...line, ...elsewhere].flatMap((entry, index): BudgetWaiter[] => {
+    const { workflowId, lane, refusals } = entry;
     if (index >= LISTED_WAITERS && workflowId !== about) return [];
     if (index >= line.length) return [{ workflowId, lane }];
     const waiter = { workflowId, lane, position: index + 1 };
-    if (isHeld(held, nowMs)) return [{ ...waiter, refusal: { reason: held.reason, until: iso(held.untilMs) } }];
+    if (refusals && !paused && isDelayed(entry, nowMs)) {
+      const { reason, statusCode } = refusals;
+      const until = iso(delayedUntilMs(entry));
+      return [{ ...waiter, refusal: defined({ reason, statusCode, until }) }];
+    }
     const expectedAtMs = paused || isCounting ? undefined : budget.expectedAtMs(nowMs, index, lane);
     return [defined({ ...waiter, expectedAt: isoOf(expectedAtMs) })];
   });
@@ -43,7 +49,8 @@ export function budgetStatus(
     used: ends.length,
     unsettled: underWay.length,
     nextFreeSlotAt: isoOf(ends[0]),
-    learnedLimit: learned && learned.limit < limit ? learned.limit : undefined,
+    refused: refusedOf(lastSends, nowMs - settings.windowMs),
+    spacingMs: pace.isSpaced ? pace.spacingMs : undefined,
     isCounting: isCounting || undefined,
     remembersSince: iso(state.rememberedSinceMs),
     paused,
@@ -61,15 +68,38 @@ export function budgetStatus(
 const isoOf = (ms: number | undefined): string | undefined => (ms === undefined ? undefined : iso(ms));
 
 function toSend(send: SendRecord, grants: readonly Grant[]): BudgetSend {
-  const { workflowId, sendNumber, grantedAtMs, settledAtMs } = send;
+  const { workflowId, sendNumber, grantedAtMs, settledAtMs, statusCode } = send;
   const isUnderWay = grants.some((grant) => grant.workflowId === workflowId && grant.sendNumber === sendNumber);
   // No outcome was reported.
   const outcome = send.outcome ?? (isUnderWay ? undefined : 'unknown');
-  return defined({ workflowId, sendNumber, grantedAt: iso(grantedAtMs), settledAt: isoOf(settledAtMs), outcome });
+  return defined({
+    workflowId,
+    sendNumber,
+    grantedAt: iso(grantedAtMs),
+    settledAt: isoOf(settledAtMs),
+    outcome,
+    statusCode,
+  });
+}
+
+function refusedOf(sends: readonly SendRecord[], sinceMs: number): RefusedMessages[] | undefined {
+  const isSent = ({ grantedAtMs, outcome }: SendRecord) =>
+    grantedAtMs > sinceMs && outcome !== undefined && outcome !== 'taken' && outcome !== 'notSent';
+  const latest = new Map(sends.filter(isSent).map((send) => [send.workflowId, send]));
+  const found = new Map<string, RefusedMessages>();
+  for (const { outcome, statusCode } of latest.values()) {
+    const reason = outcome === 'unknown' ? 'outage' : outcome && outcome !== 'taken' && refusalOf(outcome);
+    if (!reason) continue;
+    const key = `${reason} ${statusCode}`;
+    const { messages = 0 } = found.get(key) ?? {};
+    found.set(key, defined({ reason, statusCode, messages: messages + 1, of: latest.size }));
+  }
+  return found.size > 0 ? [...found.values()] : undefined;
 }
 
 function pausedOf(budget: Budget, nowMs: number): BudgetStatus['paused'] {
-  const { operatorPause, servicePause } = budget.state;
+  const { operatorPause } = budget.state;
+  const servicePause = budget.servicePause(nowMs);
   const ofOperator = budget.isPausedByOperator(nowMs) ? operatorPause : undefined;
   const pauses = [
     ...(ofOperator ? [{ ...ofOperator, reason: 'operator' as const }] : []),

@@ -1,7 +1,7 @@
 import { type BudgetState, MIN_LAST_SENDS } from './state.js';
 
 /** Most characters of JSON in a state. Temporal refuses inputs above 2 MiB, and warns above 512 KiB. */
-const MAX_CARRIED_LENGTH = 1_020_000;
+const MAX_CARRIED_LENGTH = 1_040_000;
 /** Most follow-ups that a run passes on: 20 hours of sends. 200 are far more than can be in progress. */
 const KEPT_FOLLOW_UPS = [2_000, 1_500, 1_000, 500, 200];
 /** Most freed slots in a state that is too long: the highest limit may be twice that. */

@@ -3,7 +3,7 @@ import { createAgentJobsClient, createApiKeys, type GetJobOutcome } from '../age
 import { type Health, InvalidInputError, TemporalUnreachableError, WorkerUnavailableError } from '../client/index.js';
 import { ConfigError, describeIgnoredProxies, isLoopbackHost, loadConfig, type WorkerConfig } from '../config/index.js';
 import { type BatchStatus, type BudgetStatus, formatDuration, idSchema } from '../contract/index.js';
-import { messageOf } from '../contract/text.js';
+import { messageOf, REFUSALS } from '../contract/text.js';
 import { safeLine } from '../terminal-text.js';
 import { describeState } from './budget.js';
 import { type Cli, ExitCode } from './cli.js';
@@ -112,7 +112,7 @@ function judgeRead(projectId: string, outcome: GetJobOutcome): Check[] {
   const isAboutKey = reason === 'no-key' || statusCode === 401 || statusCode === 403;
   const isMadeUp = projectId === MADE_UP;
   let fix = 'check AGENT_JOBS_BASE_URL and the network, or ask the operator of the service';
-  if (statusCode === 402) fix = 'pay the service';
+  if (statusCode === 402) fix = REFUSALS.payment.fix;
   if (isAboutKey) fix = 'create a new API key in the dashboard and set it for the workers; check the project id';
   if (reason === 'no-key') fix = 'add a key of the project to AGENT_JOBS_API_KEYS_FILE';
   const hint = isMadeUp && isAboutKey ? '; no project has work: name a real one with --project' : '';
@@ -222,16 +222,15 @@ export function describeTrouble({ workflowId, what, fix, since }: Omit<Health['t
 
 /** Returns no check if the budget sends normally. */
 export function judgeBudget(status: BudgetStatus): Check[] {
-  const { projectId, limit, used, paused, waitingTotal, isCounting, learnedLimit } = status;
-  if (!paused && limit > 0 && used <= limit && !isCounting && learnedLimit === undefined) return [];
+  const { projectId, limit, used, paused, waitingTotal, isCounting, spacingMs } = status;
+  if (!paused && limit > 0 && used <= limit && !isCounting && spacingMs === undefined) return [];
   const state = describeState(status);
   const reasons = paused?.reasons ?? [];
   const resume = `follow-up budget resume ${projectId}`;
   let fix = limit === 0 ? `follow-up budget set ${projectId} --limit <messages>` : undefined;
   if (reasons.includes('operator') && paused?.until === undefined) fix = resume;
-  if (reasons.includes('credentials'))
-    fix = `set a valid API key of the project for the workers; to try at once: ${resume}`;
-  if (reasons.includes('payment')) fix = `the service answers 402: pay it; to try at once: ${resume}`;
+  for (const reason of ['credentials', 'payment', 'outage'] as const)
+    if (reasons.includes(reason)) fix = `${REFUSALS[reason].fix}; to try at once: ${resume}`;
   const what = `the budget of project ${projectId} ${paused ? 'is ' : ''}${state}; waiting follow-ups: ${waitingTotal}`;
   const why = fix && `no message of project ${projectId} is sent`;
   return [checked('budget', fix ? 'warning' : 'note', what, { subject: projectId, since: paused?.since, why, fix })];

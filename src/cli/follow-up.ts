@@ -238,7 +238,7 @@ function headlineOf(progress: LiveProgress): string {
 
 function timingOf(progress: LiveProgress): string {
   const { expectedSendAt, sentAt, polls, nextPollAt, nextTryAt, state, asOf, waitsUntil, pause } = progress;
-  const triesAt = nextTryAt ?? (pause?.by === 'service' ? pause.until : undefined);
+  const triesAt = nextTryAt ?? (pause && pause.by !== 'operator' ? pause.until : undefined);
   const parts = [
     sentAt === undefined && expectedSendAt !== undefined ? `send expected ${clock(expectedSendAt)}` : '',
     sentAt === undefined ? '' : `sent ${clock(sentAt)}`,

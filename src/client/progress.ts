@@ -172,7 +172,7 @@ export function joinPlace(
   }
   if (refusal) {
     const { reason, until } = refusal;
-    return { ...facts, state: 'blocked', waitReason: reason, pause: { by: 'service', until } };
+    return { ...facts, state: 'blocked', waitReason: reason, pause: { by: 'message', until } };
   }
   if (position === undefined) return { ...facts, state: 'waiting-for-job', waitReason: 'job-busy' };
   return { ...facts, state: 'waiting-for-budget', waitReason: 'slot' };

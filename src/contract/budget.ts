@@ -6,11 +6,11 @@ import { defineQuery, defineUpdate } from './names.js';
 import { object } from './validation.js';
 
 /** Outcomes of a send. */
-export const sendOutcomes = ['sent', 'rejected', 'unknown', 'notSent', 'limited', 'unauthorized', 'payment'] as const;
+export const sendOutcomes = ['sent', 'rejected', 'unknown', 'notSent', 'limited', 'credentials', 'payment'] as const;
 export type SendOutcome = (typeof sendOutcomes)[number];
 
-/** Why the service refuses all messages of a project: HTTP 429, 401 or 403, 402. */
-export const refusals = ['limited', 'credentials', 'payment'] as const;
+/** Why a service takes no messages of a project: HTTP 429, 401 or 403, 402, or no clear answer to three in a row. */
+export const refusals = ['limited', 'credentials', 'payment', 'outage'] as const;
 export type Refusal = (typeof refusals)[number];
 
 /**
@@ -40,8 +40,10 @@ export interface BudgetStatus {
   /** Granted sends that are not settled. */
   unsettled: number;
   nextFreeSlotAt?: string;
-  /** Messages in a window that the service accepts, learned from its refusals, if below the limit. */
-  learnedLimit?: number;
+  /** What the service did not accept, of the messages in `lastSends` that are at most a window old. */
+  refused?: RefusedMessages[];
+  /** Least time between two sends, since the service answered 429 while slots were free. */
+  spacingMs?: number;
   /** Whether it has just started, and counts earlier sends before it grants anything. */
   isCounting?: true;
   /** The budget remembers what follow-ups did since this time. */
@@ -58,6 +60,17 @@ export interface BudgetStatus {
   lastSends: BudgetSend[];
 }
 
+/** Messages whose last send met the same answer. */
+export interface RefusedMessages {
+  reason: Refusal;
+  /** HTTP status; missing if there was no answer. */
+  statusCode?: number;
+  /** Number of these messages. */
+  messages: number;
+  /** Number of messages that were sent. */
+  of: number;
+}
+
 /** A follow-up in line. */
 export interface BudgetWaiter {
   workflowId: string;
@@ -65,8 +78,8 @@ export interface BudgetWaiter {
   /** 1 is next; missing while it waits for its job. */
   position?: number;
   expectedAt?: string;
-  /** Set while the service refuses only this message: the reason, and the time of the next try. */
-  refusal?: { reason: Refusal; until: string };
+  /** Set while the service refuses only this message: the reason, the HTTP status, and the time of the next try. */
+  refusal?: { reason: Refusal; statusCode?: number; until: string };
 }
 
 /** A send that the budget granted or learned of, or slots that were taken for other messages. */
@@ -78,6 +91,8 @@ export interface BudgetSend {
   grantedAt: string;
   settledAt?: string;
   outcome?: SendOutcome | 'taken';
+  /** HTTP status of the service's answer. */
+  statusCode?: number;
 }
 
 /**

@@ -126,8 +126,11 @@ const factsSchema = object({
   nextTryAt: instant.exactOptional(),
   /** Set while its project is paused, by its budget's latest answer. */
   pause: object({
-    /** `service`: the service refuses messages (429, 401, 403 or 402). */
-    by: z.enum(['operator', 'service']),
+    /**
+     * `service`: the service takes no messages of the project. `message`: the service refuses this message, but
+     * accepts others.
+     */
+    by: z.enum(['operator', 'service', 'message']),
     /** Missing if it lasts until resumed. */
     until: instant.exactOptional(),
     /** The operator's note. */

@@ -1,36 +1,12 @@
 // Messages between follow-ups, their activities and budgets. Not part of the published contract.
 import { z } from 'zod';
-import {
-  type BlockReason,
-  blockReasons,
-  refusals,
-  type Refusal,
-  sendOutcomes,
-  type SendOutcome,
-  waitReasons,
-  type WaitReason,
-} from './budget.js';
+import { type BlockReason, blockReasons, refusals, sendOutcomes, waitReasons, type WaitReason } from './budget.js';
 import { lanes } from './choices.js';
 import { instantMsSchema } from './durations.js';
 import { type AgentJob, isTerminalStatus, type ShownPause } from './follow-up.js';
 import { idSchema, projectBudgetWorkflowId } from './ids.js';
 import { budgetTaskQueue, defineSignal, defineUpdate } from './names.js';
 import { hash64 } from './text.js';
-
-/** Whether a message may have started a turn of its job. `null`: the outcome is not known yet. */
-export function mayHaveArrived(outcome: SendOutcome | null): boolean {
-  return outcome === null || outcome === 'sent' || outcome === 'unknown';
-}
-
-/** Whether the message was certainly not delivered, so that the send may be repeated. */
-export function isUndelivered(outcome: SendOutcome): boolean {
-  return outcome === 'notSent' || refusalOf(outcome) !== undefined;
-}
-
-export function refusalOf(outcome: SendOutcome): Refusal | undefined {
-  if (outcome === 'unauthorized') return 'credentials';
-  return outcome === 'limited' || outcome === 'payment' ? outcome : undefined;
-}
 
 /** The reason that a failed ask or read names; `undefined` if it comes from elsewhere, such as an interceptor. */
 export function knownReason(reason: string): WaitReason | BlockReason | undefined {
@@ -54,8 +30,10 @@ const idText = z.string().min(1).max(255);
 const shortText = z.string().max(100);
 /** Longer than any setting of a worker. */
 const durationMs = z.number().min(0).max(7_200_000);
+/** HTTP status of the service's answer. */
+const statusCode = z.int().min(100).max(999).exactOptional();
 /** Set if the service refuses a read of the job. */
-const refusedRead = { refusal: z.enum(refusals).exactOptional(), retryAfterMs: durationMs.exactOptional() };
+const refusedRead = { statusCode, refusal: z.enum(refusals).exactOptional(), retryAfterMs: durationMs.exactOptional() };
 
 /** Identifies a send of a run. A grant belongs to one run, and a reset makes another. */
 const send = {
@@ -95,7 +73,7 @@ const fingerprintSchema = z.object({
 export type JobFingerprint = z.infer<typeof fingerprintSchema>;
 
 const pauseSchema: z.ZodType<ShownPause> = z.object({
-  by: z.enum(['operator', 'service']),
+  by: z.enum(['operator', 'service', 'message']),
   until: z.iso.datetime().exactOptional(),
   note: z.string().max(1_000).exactOptional(),
 });

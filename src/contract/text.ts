@@ -45,12 +45,21 @@ export function hash64(text: string): string {
   return digits;
 }
 
-/** Meaning of a refusal of all messages of a project, and how to end it. */
+/** What was seen of the service, and what to look at if it answers so to all messages of a project. */
 export const REFUSALS: Readonly<Record<Refusal, { what: string; fix: string }>> = {
-  limited: { what: 'the service refuses more messages (429)', fix: 'nothing' },
-  credentials: { what: 'the service refuses the API key', fix: 'set a valid key of the project for the workers' },
-  payment: { what: 'the service asks for payment (402)', fix: 'pay the service' },
+  limited: { what: 'the service answers 429', fix: 'nothing' },
+  credentials: {
+    what: 'the service answers 401 or 403',
+    fix: 'check the API key of the project, and any firewall in front of the service',
+  },
+  payment: { what: 'the service answers 402', fix: "check the project's account at the service" },
+  outage: { what: 'the service does not say whether messages arrive', fix: 'check the service' },
 };
+/** The same for a message that is refused while others are accepted. */
+export const REFUSED_ALONE = {
+  what: 'but accepts others',
+  fix: 'check the message for text that a firewall blocks, and its job',
+} as const;
 
 const MAX_CODE_LENGTH = 300;
 

@@ -1,7 +1,14 @@
-import type { BlockReason, WaitReason } from '../contract/budget.js';
+import type { BlockReason, Refusal, WaitReason } from '../contract/budget.js';
 import type { FollowUpProgress } from '../contract/follow-up.js';
 import { type Delivered, FailureType, projectBudgetWorkflowId } from '../contract/index.js';
-import { type At, markdownAsOf, markdownCode as code, markdownInstant, REFUSALS } from '../contract/text.js';
+import {
+  type At,
+  markdownAsOf,
+  markdownCode as code,
+  markdownInstant,
+  REFUSALS,
+  REFUSED_ALONE,
+} from '../contract/text.js';
 
 /**
  * Describes a follow-up in Markdown. Uses lists because the Temporal UI renders tables without spacing.
@@ -38,7 +45,7 @@ export function describeProgress(
     row('polls', 'the pending activity `watchJob`, if there is one, shows the last poll and the next one');
   else if (state === 'polling' || state === 'reconciling') {
     row('polls', 'the pending activity `watchJob` shows the last poll and the next one in its heartbeat');
-  } else if (pause?.by === 'service') {
+  } else if (pause && pause.by !== 'operator') {
     const earliest = pause.until === undefined ? '' : `${at(pause.until)} or later: `;
     row('tries again', `${earliest}the workflow \`${projectBudgetWorkflowId(projectId)}\` shows when`);
   } else if (state === 'blocked') row('tries again', 'the pending activity `askForSlot`, if there is one, shows when');
@@ -95,6 +102,8 @@ export function describeState(progress: FollowUpProgress, at: At): string {
 }
 
 function describeBlock({ waitReason = 'service', pause }: FollowUpProgress, at: At): string {
+  if (pause?.by === 'message' && isRefusal(waitReason))
+    return `${REFUSALS[waitReason].what} to this message, ${REFUSED_ALONE.what}`;
   const why = BLOCKED[waitReason] ?? waitReason;
   if (waitReason !== 'paused') return why;
   const until = pause?.until === undefined ? 'until it is resumed' : `until ${at(pause.until)}`;
@@ -102,12 +111,15 @@ function describeBlock({ waitReason = 'service', pause }: FollowUpProgress, at: 
   return `${why} by an operator ${until}${note}`;
 }
 
+const isRefusal = (reason: WaitReason | BlockReason): reason is Refusal => reason in REFUSALS;
+
 /** Texts for the reasons that block a follow-up. The other reasons to wait don't. */
 export const BLOCKED: Readonly<Partial<Record<WaitReason | BlockReason, string>>> = {
   paused: 'the project is paused',
   limited: REFUSALS.limited.what,
-  credentials: `${REFUSALS.credentials.what}, or there is none`,
+  credentials: `${REFUSALS.credentials.what}, or the project has no API key`,
   payment: REFUSALS.payment.what,
+  outage: REFUSALS.outage.what,
   'queue-full': "the project's queue is full",
   counting: "the project's budget is counting earlier sends",
   'budget-stopped': "the project's budget was stopped",
@@ -155,7 +167,8 @@ function wayOutOfBlock({ projectId, waitReason, pause }: FollowUpProgress, workf
     case 'limited':
     case 'credentials':
     case 'payment':
-      return `${REFUSALS[waitReason].fix}; it continues automatically. To try at once: ${tryNow}`;
+    case 'outage':
+      return `${pause?.by === 'message' ? REFUSED_ALONE.fix : REFUSALS[waitReason].fix}; it continues automatically. To try at once: ${tryNow}`;
     case 'queue-full':
       return 'nothing: it asks for a place again automatically';
     case 'counting':

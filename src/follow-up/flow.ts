@@ -26,12 +26,11 @@ import {
   type Full,
   type Granted,
   isAtWork,
-  isUndelivered,
   type Known,
   knownReason,
-  mayHaveArrived,
   type Waiting,
 } from '../contract/protocol.js';
+import { isUndelivered, mayHaveArrived } from '../contract/signs.js';
 import { type FollowUpPort, grantName, type SendResult } from './port.js';
 import { firstSeen, isLinkNew, type Seen, type WatchGoal, type WatchOrder, type WatchResult } from './watch.js';
 
@@ -605,9 +604,9 @@ export class FollowUp {
   /** Names the run of the grant, because a reset run repeats its predecessor's reports. */
   async #settle(grant: Granted, outcome: SendOutcome, why: Partial<SendResult> = {}): Promise<void> {
     const { runId, sendNumber } = grant;
-    const { refusal, retryAfterMs } = why;
+    const { refusal, statusCode, retryAfterMs } = why;
     const send = { kind: 'settle', runId, sendNumber, outcome, atMs: this.port.nowMs() } as const;
-    await this.port.tellBudget({ ...send, ...defined({ refusal, retryAfterMs }) });
+    await this.port.tellBudget({ ...send, ...defined({ refusal, statusCode, retryAfterMs }) });
   }
 
   /**

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { type SendOutcome, sendOutcomes } from '../contract/budget.js';
+import { type Refusal, type SendOutcome, sendOutcomes } from '../contract/budget.js';
 import type { FollowUpSettings } from '../contract/follow-up-input.js';
 import { type AgentJob, agentJobSchema, type FollowUpProgress } from '../contract/follow-up.js';
 import { anyAnswerSchema, type Ask, type End, type Settlement, slotSchema } from '../contract/protocol.js';
@@ -104,7 +104,7 @@ export interface SendResult {
   statusCode?: number;
   /** As in {@link SlotAnswer}: the grant may have come before an ask was answered. */
   linksArePrivate?: true;
-  refusal?: 'limited' | 'credentials' | 'payment';
+  refusal?: Refusal;
   retryAfterMs?: number;
 }
 

@@ -28,17 +28,18 @@ export function createBudgetMetrics(project: string, budget: Budget, meter: Metr
   const setReported = gauge('reported_timestamp_seconds', "When this worker last ran the budget, by Temporal's clock");
   let counted = { ...budget.state.counts };
   return () => {
-    const { settings, waiters, grants, servicePause, counts } = budget.state;
+    const { settings, waiters, grants, counts } = budget.state;
     const nowMs = Date.now();
+    const servicePause = budget.servicePause(nowMs);
     countGrants(counts.grants - counted.grants);
     countLimited(counts.limited - counted.limited);
     counted = { ...counts };
-    setLimit(budget.configuredLimit);
+    setLimit(budget.limit);
     setWindow(settings.windowMs / 1_000);
     setUsed(budget.slotEnds().filter((endMs) => endMs > nowMs).length);
     setUnsettled(grants.filter(({ overAtMs }) => overAtMs > nowMs).length);
     setWaiting(waiters.length);
-    setWaitingForJob(waiters.length - budget.line().length);
+    setWaitingForJob(waiters.length - budget.line(nowMs).length);
     setPaused(budget.isPausedByOperator(nowMs) ? 1 : 0, { reason: 'operator' });
     for (const reason of refusals) setPaused(servicePause?.reason === reason ? 1 : 0, { reason });
     setReported(nowMs / 1_000);

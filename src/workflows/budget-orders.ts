@@ -31,7 +31,7 @@ export function handleOrders(loop: BudgetLoop, status: (nowMs: number) => Budget
     validator: (input: unknown) => {
       const { settings, maxLimit } = budget.state;
       const given = parseLimit(input);
-      const { limit = budget.configuredLimit, reserve = settings.reserve } = given;
+      const { limit = budget.limit, reserve = settings.reserve } = given;
       const rule = `must be at most ${maxLimit}, FOLLOW_UP_BUDGET_MAX_LIMIT of the workers (given ${limit})`;
       if (limit > maxLimit) throw invalidInput([{ field: 'limit', message: rule }]);
       // The worker's maximum may since have dropped below the current limit.
@@ -59,7 +59,7 @@ export function handleOrders(loop: BudgetLoop, status: (nowMs: number) => Budget
       const { count, key } = parseTake(input);
       const taken = budget.takenBy(key);
       if (taken === count) return;
-      const limit = budget.configuredLimit;
+      const limit = budget.limit;
       if (taken === undefined && count <= limit) return;
       const rule =
         taken === undefined ? `must be at most ${limit}, the limit` : `must be ${taken}, which the key took before`;

@@ -140,7 +140,7 @@ describe('askForSlot', () => {
   });
 
   test.each([
-    ['unauthorized', 'credentials'],
+    ['credentials', 'credentials'],
     ['limited', 'limited'],
     ['payment', 'payment'],
   ])('asks for a place without a baseline where the read is refused as %s (G10)', async (reason, refusal) => {
@@ -228,7 +228,7 @@ describe('sendMessage', () => {
     [s.notFound, {}],
     [failed('service', { retryAfterMs: 1 }), {}],
     [failed('limited', { retryAfterMs: 9_000 }), { refusal: 'limited', retryAfterMs: 9_000 }],
-    [failed('unauthorized'), { refusal: 'credentials' }],
+    [failed('credentials'), { refusal: 'credentials' }],
   ])('sends nothing where the job it reads is %o', async (job, refusal) => {
     const { result, calls } = send({ job: () => job });
     const outcome = { grant: 'run/3', outcome: 'notSent', message: expect.any(String) as string, ...refusal };

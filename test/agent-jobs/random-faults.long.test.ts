@@ -24,7 +24,7 @@ const endings: Record<string, (connection: PeerConnection) => void> = {
 const meanings: Partial<Record<SendOutcome, number[]>> = {
   sent: [200, 204, 299],
   rejected: [400, 404, 422, 499],
-  unauthorized: [401, 403],
+  credentials: [401, 403],
   payment: [402],
   limited: [429],
   unknown: [307, 408, 409, 425, 500, 503],
@@ -47,8 +47,11 @@ interface Fault {
 /** Draws a fault. `requestBytes` is the approximate length of the request. */
 function drawFault(random: Random, secure: boolean, requestBytes: number): Fault {
   const pick = <T>(items: readonly T[]): T => items[random.between(0, items.length - 1)]!;
-  const [status, answered] = pick(answers);
-  const text = answer(status, status === 204 ? '' : pick([JOB, '', '<html>', { error: 'no' }]));
+  const [status, ofStatus] = pick(answers);
+  const body = status === 204 ? '' : pick([JOB, '', '<html>', { error: 'no' }]);
+  const text = answer(status, body);
+  // A 2xx with a body that is no job proves nothing, unless the body is lost.
+  const answered: SendOutcome = ofStatus === 'sent' && body !== JOB && body !== '' ? 'unknown' : ofStatus;
   const writes: PeerScript['onRequest'] = ({ socket }) => socket.end(text);
   switch (pick(['cut', 'cut', 'cut', 'breaks off', 'breaks off', 'answers', 'answers early', 'answers at accept'])) {
     case 'cut': {

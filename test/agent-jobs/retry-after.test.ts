@@ -28,7 +28,7 @@ test.for<[title: string, retryAfter: string | string[] | undefined, ms: number |
 test.each([
   [429, 'limited', 'limited', 42_000],
   [402, 'payment', 'payment', 42_000],
-  [401, 'unauthorized', 'unauthorized', 42_000],
+  [401, 'credentials', 'credentials', 42_000],
   [503, 'unknown', 'service', undefined],
   [400, 'rejected', 'rejected', undefined],
 ])('a message answered with %d is %s; the Retry-After counts only if the whole project is refused', async (...row) => {

@@ -1,7 +1,8 @@
 import type * as net from 'node:net';
 import { describe, expect, test } from 'vitest';
-import type { AgentJobsClientOptions, GetJobFailureReason } from '../../src/agent-jobs/index.js';
+import type { AgentJobsClientOptions } from '../../src/agent-jobs/index.js';
 import type { SendOutcome } from '../../src/contract/budget.js';
+import type { GetJobFailureReason } from '../../src/contract/signs.js';
 import { acts, ADDRESS, get, JOB, send, sendUntilDeadline, useClient, usePeer, writes } from './support/harness.js';
 import { answer, reset, type PeerScript } from './support/peer.js';
 
@@ -74,7 +75,7 @@ const rows = [
   ...unanswered,
   ...sent,
   ...statuses('rejected', 'rejected', [400, 405, 410, 413, 422, 499]),
-  ...statuses('unauthorized', 'unauthorized', [401, 403]),
+  ...statuses('credentials', 'credentials', [401, 403]),
   ...statuses('payment', 'payment', [402]),
   ...statuses('limited', 'limited', [429]),
   ...statuses('unknown', 'service', [300, 408, 409, 425, 500, 501, 502, 503, 504, 599]),

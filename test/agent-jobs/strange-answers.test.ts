@@ -14,10 +14,16 @@ const job = (name: string, shown: object = JOB, bytes = answer(200, shown)): Row
   { kind: 'job', job: shown },
   { outcome: 'sent', job: shown },
 ];
-const noJob = (name: string, body: unknown, text: string, headers = {}): Row => {
+/** A body that was read and is no job proves nothing of a message, and its text is kept. */
+const noJob = (name: string, body: unknown, text: string, outcome = 'unknown'): Row => {
   const message = containing(text);
   const read = { kind: 'failed', reason: 'invalid-body', message };
-  return [name, answer(200, body, headers), read, { outcome: 'sent', message }];
+  return [name, answer(200, body), read, { outcome, statusCode: 200, message: containing('^HTTP 200') }];
+};
+/** A body that could not be read. */
+const unread = (name: string, body: unknown, text: string, headers = {}): Row => {
+  const message = containing(text);
+  return [name, answer(200, body, headers), { reason: 'invalid-body', message }, { outcome: 'sent', message }];
 };
 const redirect = (name: string, status: number, headers: Record<string, string>, text: string): Row => {
   const common = { statusCode: status, message: containing(`HTTP ${status}.*${text}`) };
@@ -52,9 +58,9 @@ const rows: Row[] = [
   redirect('one without a scheme', 302, { location: password.slice(6) }, 'to //git.example/in, which'),
   redirect('one to a very long path', 302, { location: `/${'x'.repeat(5_000)}` }, 'to /x{198}…, which'),
   redirect('one without a location', 308, {}, 'a redirect, which'),
-  noJob('a gzip body', gzip, 'content encoding gzip.*not requested', { 'content-encoding': 'gzip' }),
-  noJob('a brotli body', gzip, 'content encoding BR', { 'content-encoding': 'BR' }),
-  noJob('an encoding with the key in it', gzip, 'content encoding x{30} \\[masked\\], which', {
+  unread('a gzip body', gzip, 'content encoding gzip.*not requested', { 'content-encoding': 'gzip' }),
+  unread('a brotli body', gzip, 'content encoding BR', { 'content-encoding': 'BR' }),
+  unread('an encoding with the key in it', gzip, 'content encoding x{30} \\[masked\\], which', {
     'content-encoding': `${'x'.repeat(30)} ${API_KEY}`,
   }),
   [
@@ -66,11 +72,13 @@ const rows: Row[] = [
   job('a body that says that it is not encoded', JOB, answer(200, JOB, { 'content-encoding': 'identity' })),
   noJob('an error with status 200', { error: 'session expired' }, 'not an agent job: session expired'),
   noJob('an error with an id of its own', { error: 'denied', id: 'req-1' }, 'denied'),
+  noJob('an error object with an id of its own', { error: { message: 'denied' }, id: 'req-1' }, 'not an agent job'),
+  noJob('an error with a numeric status', { error: 'denied', status: 500 }, 'not an agent job'),
   noJob('an empty object', {}, 'neither an id nor a status'),
   noJob('an object about something else', { ok: true, data: JOB }, 'neither an id nor a status'),
   noJob('a list of jobs', [JOB], 'not an agent job'),
   noJob('null', 'null', 'not an agent job'),
-  noJob('a wrong type within', { source: { repository: 1 } }, 'source.repository'),
+  unread('a wrong type within a job', { source: { repository: 1 } }, 'source.repository'),
   noJob('a page', '<html>Sign in</html>', 'not JSON'),
   job('a job without an id', { status: 'active' }),
   job('a job without a status', { id: 'job-1', model: 'm' }),

@@ -37,9 +37,10 @@ function fullState({ workflowId, runId, messageTag }: typeof ordinary, slots: nu
     { ...Object.values(state.known)[0]!, grantedAtMs: nowMs },
   ]);
   // The service refuses the messages of a hundred jobs, again and again.
+  const refusals = { reason: 'credentials', statusCode: 403, count: 9, lastAtMs: nowMs, isAlone: true } as const;
   const refused = copies(state.waiters, 4_900, 100).map((waiter) => {
-    known.push([followUpKey(waiter.workflowId), { ...known[0]![1], refusals: { reason: 'credentials', count: 9 } }]);
-    return { ...waiter, held: { reason: 'credentials', untilMs: nowMs } } as const;
+    known.push([followUpKey(waiter.workflowId), { ...known[0]![1], refusals }]);
+    return { ...waiter, refusals };
   });
   return {
     ...state,

@@ -1,100 +1,471 @@
 import { describe, expect, it } from 'vitest';
-import { Desk, HOUR, T0, testRules } from './support.js';
+import { budgetStatus } from '../../src/budget/status.js';
+import { iso } from '../../src/contract/durations.js';
+import type { Refusal } from '../../src/contract/budget.js';
+import { Desk, followUp, HELD, HOUR, lastTurn, LEASE, MINUTE, names, SECOND, T0 } from './support.js';
 
-describe('a message that the service refuses alone', () => {
-  const twice = `ask bad@x, settle bad payment, ask a, then -> a, settle a, paused -> no,
-    ask bad number=2 -> granted, settle bad payment number=2, ask b, then -> b, settle b, paused -> no,
-    ask bad number=3 -> granted, settle bad payment number=3, paused -> no`;
-  testRules(`
-  - waits ever longer, or as its Retry-After says, and the others go on, those to its job too [limit=100]
-    ${twice}, ask bad number=4 -> waiting payment, ask c -> granted, ask d@x -> granted, end d, next -> 1m bad,
-    settle bad payment number=4, ask bad number=5 -> waiting payment, next -> 2m bad,
-    settle bad payment number=5 retry=1h, ask bad number=6 -> waiting payment, next -> 1h bad
-  - is tried again at once when an operator resumes [limit=100]
-    ${twice}, ask bad number=4 -> waiting payment, resume, granted -> bad
-  - is taken for a service that refuses all where nothing else was accepted for a while [limit=100]
-    ${twice}, ask bad number=4, then -> bad, settle bad payment number=4, ask bad number=5, then -> bad,
-    settle bad payment number=5, ask bad number=6, then -> bad, settle bad payment number=6, paused -> no,
-    ask bad number=7, then -> bad, settle bad payment number=7, paused -> payment
-  - as a 429 pauses the project each time, but leaves the probe to another follow-up after a while [limit=100]
-    ask bad, settle bad limited, ask a, ask bad number=2, then -> bad, settle bad limited number=2, ask bad number=3,
-    then -> bad, settle bad limited number=3, ask bad number=4, then -> bad, settle bad limited number=4,
-    ask bad number=5, then -> a, settle a, paused -> no
-  `);
-});
+const newDesk = () => new Desk({ limit: 100 });
+const askAll = (desk: Desk, ...all: string[]) => all.forEach((name) => desk.ask(name));
+const shownPause = (desk: Desk) => budgetStatus('project', desk.budget, desk.nowMs).paused;
 
-describe('a refusal of the whole project', () => {
-  testRules(`
-  - makes all wait, lets one probe, and then the rest follow [limit=100]
-    ask a, settle a limited, ask b*12, ask c -> waiting limited, next -> 30s b0, wait 10s, granted ->, settle b0,
-    granted -> b1 b2 b3 b4 b5 b6 b7 b8 b9 b10, paused -> no
-  - that a read right before the send brought pauses too, and its slot is free [limit=1]
-    ask a, ask b, settle a notSent refusal=credentials retry=1m, slots ->, ask c -> waiting credentials,
-    next -> 1m b, settle b notSent refusal=credentials, next -> 1m c
-  - of a read before the ask pauses all, and the pause is left to its probe
-    ask a, ask b refusal=credentials retry=1m -> waiting credentials, wait 30s,
-    ask c refusal=credentials -> waiting credentials, next -> 30s b, settle b, granted -> c
-  - that is a 429 is probed by the same follow-up again [limit=100]
-    ask a, settle a limited, ask b*12, then -> b0, settle b0 limited, ask b0 number=2, then -> b0
-  - that may concern one job alone is probed by another follow-up next [limit=100]
-    ask a, settle a unauthorized, ask b*12, then -> b0, settle b0 unauthorized, ask b0 number=2, then -> b1
-  - pauses no longer for sends under way that are refused too, and is not over for one that arrives [limit=100]
-    ask a*11, settle a*9 payment, settle a9, next -> 30s a10
-  - lets another probe where the one before was not sent, is unknown, or says nothing within its lease
-    ask a, settle a limited, ask b*12, then -> b0, settle b0 notSent, next -> 0s b1, settle b1 unknown, next -> 0s b2,
-    wait lease, next -> 0s b3
-  - pauses also if it is heard after its grant is over
-    ask a, wait over, settle a unauthorized, ask b -> waiting credentials, resume, settle a unauthorized,
-    granted -> b
-  - is one reason to wait, told once, until a probe succeeds [limit=100]
-    ask a, settle a unauthorized, ask b*12, keep, wait 10m, granted -> b0, settle b0 unauthorized,
-    ask b0 number=2, told ->, wait 10m, granted -> b1, settle b1 unauthorized, ask b1 number=2, told ->,
-    then -> b2, settle b2, paused -> no
-  - is probed at once when an operator resumes, and never while he pauses [limit=100]
-    ask a, settle a payment, ask b*12, pause, wait 1h, granted ->, resume, granted -> b0, ask c -> waiting payment
-  - pauses once, however many reads are refused meanwhile
-    ask a refusal=credentials, wait 20s, ask b refusal=credentials, next -> 10s a
-  - pauses until the latest Retry-After
-    ask a, ask b, settle a limited retry=2m, settle b limited retry=1s, ask c, keep, next -> 2m c
-  - is news only once: it may be told again after the next send
-    ask a, settle a limited, wait 1m, ask a reset run=second number=2, settle a,
-    settle a limited run=run-of-a number=1, paused -> no
-  - pauses for as long as Retry-After says, else twice as long after each probe, up to ten minutes [limit=100]
-    ask a, settle a limited retry=45m, ask b*12, next -> 45m b0, settle b0 limited, next -> 1m b1, settle b1 limited,
-    next -> 2m b2, settle b2 limited, next -> 4m b3, settle b3 limited, next -> 8m b4, settle b4 limited,
-    next -> 10m b5, settle b5 limited, next -> 10m b6
-  `);
+/** A project that pauses from now on, for a second, because the message of `first` was refused. */
+function pausedDesk(waiting: readonly string[], reason: Exclude<Refusal, 'outage'> = 'credentials'): Desk {
+  const desk = newDesk();
+  desk.ask('first');
+  desk.settle('first', reason);
+  askAll(desk, ...waiting);
+  desk.told();
+  return desk;
+}
 
-  it('is spent on few probes where the service always asks for another try too soon', () => {
-    const desk = new Desk({ limit: 100 }).play('ask a');
-    for (let number = 1; desk.nowMs < T0 + HOUR; number++) {
-      desk.play(`settle a limited retry=1s number=${number}`);
-      if (desk.ask('a', { sendNumber: number + 1 }).kind !== 'granted') desk.nextGrants();
-    }
-    expect(desk.budget.slotEnds().length).toBeLessThan(20);
+/** The next grant, whose message is then refused. */
+function refuseNext(desk: Desk, reason: Exclude<Refusal, 'outage'> = 'credentials', retryAfterMs?: number) {
+  const [afterMs, [name = '']] = desk.nextGrants();
+  desk.settle(name, reason, retryAfterMs === undefined ? {} : { retryAfterMs });
+  return [afterMs, name];
+}
+
+describe('a pause of the project', () => {
+  it('lets one message probe, and then twice as many with each accepted one, up to ten', () => {
+    const desk = pausedDesk(names('w', 20));
+    expect(desk.ask('late')).toMatchObject({ kind: 'waiting', reason: 'credentials' });
+    const [afterMs, [probe = '']] = desk.nextGrants();
+    expect([afterMs, probe]).toEqual([SECOND, 'late']);
+    desk.wait(10 * SECOND);
+    expect(desk.granted()).toEqual([]);
+    desk.settle(probe);
+    expect(desk.granted()).toEqual(['w0', 'w1']);
+    desk.settle('w0');
+    expect(desk.granted()).toEqual(['w2', 'w3', 'w4']);
+    desk.settle('w1');
+    expect(desk.granted()).toEqual(['w5', 'w6', 'w7', 'w8', 'w9']);
+    desk.settle('w2');
+    expect(desk.granted()).toEqual(['w10', 'w11', 'w12']);
+  });
+
+  it('is probed by a message that was refused least, interactive ones first, and the newest of these', () => {
+    const desk = pausedDesk(['old', 'new']);
+    desk.ask('nightly', { lane: 'batch' });
+    desk.ask('first', { sendNumber: 2 });
+    expect([refuseNext(desk)[1], refuseNext(desk)[1], refuseNext(desk)[1]]).toEqual(['new', 'old', 'nightly']);
+    expect(desk.nextGrants()[1]).toEqual(['first']);
+  });
+
+  it('is four times as long after each refused probe of another message, up to ten minutes', () => {
+    const desk = pausedDesk(names('w', 7));
+    const pausesMs = names('w', 7).map(() => refuseNext(desk)[0]);
+    expect(pausesMs).toEqual([1, 4, 16, 64, 256, 600, 600].map((seconds) => seconds * SECOND));
+  });
+
+  it('is no longer when a message is refused again, which waits longer itself', () => {
+    const desk = pausedDesk([]);
+    const askAgain = (sendNumber: number) => desk.ask('first', { sendNumber });
+    askAgain(2);
+    expect(refuseNext(desk)).toEqual([30 * SECOND, 'first']);
+    askAgain(3);
+    expect(refuseNext(desk)).toEqual([90 * SECOND, 'first']);
+    askAgain(4);
+    desk.ask('new');
+    expect(desk.nextGrants()).toEqual([SECOND, ['new']]);
+  });
+
+  it('after a 429 begins with a 120th of the window, and grows to a sixth', () => {
+    const desk = new Desk({ limit: 1_000, windowMs: 20 * MINUTE });
+    desk.ask('first');
+    desk.settle('first', 'limited');
+    askAll(desk, ...names('w', 4));
+    const pausesMs = names('w', 4).map(() => refuseNext(desk, 'limited')[0]);
+    expect(pausesMs).toEqual([10, 40, 160, 200].map((seconds) => seconds * SECOND));
+  });
+
+  it('lasts at least as long as the latest Retry-After', () => {
+    const desk = newDesk();
+    askAll(desk, 'a', 'b');
+    desk.settle('a', 'limited', { retryAfterMs: 45 * MINUTE });
+    desk.settle('b', 'limited', { retryAfterMs: SECOND });
+    desk.ask('c');
+    expect(desk.nextGrants()).toEqual([45 * MINUTE, ['c']]);
+  });
+
+  it('is not lengthened by the messages that were under way with the refused one', () => {
+    const desk = newDesk();
+    askAll(desk, ...names('a', 11));
+    for (const name of names('a', 10)) desk.settle(name, 'payment');
+    expect(desk.nextGrants()).toEqual([SECOND, ['a10']]);
+  });
+
+  it('ends with any accepted message, but after a 429 only with a probe', () => {
+    const isPausedAfter = (reason: 'payment' | 'limited') => {
+      const desk = newDesk();
+      askAll(desk, 'a', 'b', 'c');
+      desk.settle('a', reason);
+      desk.settle('b');
+      return desk.state.pace.pause !== undefined;
+    };
+    expect([isPausedAfter('payment'), isPausedAfter('limited')]).toEqual([false, true]);
+  });
+
+  it('lets another message probe if one was not sent, or was not reported within its lease', () => {
+    const desk = pausedDesk(['a', 'b', 'c']);
+    expect(desk.nextGrants()).toEqual([SECOND, ['c']]);
+    desk.settle('c', 'notSent');
+    expect(desk.nextGrants()).toEqual([0, ['b']]);
+    expect(desk.nextGrants()).toEqual([LEASE, ['a']]);
+  });
+
+  it('is one reason to wait, which is told once', () => {
+    const desk = newDesk();
+    askAll(desk, ...names('a', 12));
+    desk.told();
+    desk.settle('a0', 'credentials');
+    expect(desk.told().map(({ answer }) => answer)).toMatchObject([
+      { reason: 'credentials' },
+      { reason: 'credentials' },
+    ]);
+    const [, [probe = '']] = desk.nextGrants();
+    desk.settle(probe, 'credentials');
+    expect(desk.told()).toEqual([]);
+  });
+
+  it('is probed at once when an operator resumes, and never while he pauses', () => {
+    const desk = pausedDesk(['a', 'b']);
+    desk.pause();
+    desk.wait(HOUR);
+    expect(desk.granted()).toEqual([]);
+    desk.resume();
+    expect(desk.granted()).toEqual(['b']);
+    expect(desk.ask('c')).toMatchObject({ kind: 'waiting', reason: 'credentials' });
+  });
+
+  it('begins with a read that is refused before the ask, and is left to its probe', () => {
+    const desk = newDesk();
+    const refusal = { refusal: 'credentials', statusCode: 401, retryAfterMs: MINUTE } as const;
+    expect(desk.ask('a', refusal)).toMatchObject({ kind: 'waiting', reason: 'credentials' });
+    desk.wait(30 * SECOND);
+    desk.ask('b', refusal);
+    expect(desk.nextGrants()).toEqual([30 * SECOND, ['a']]);
+  });
+
+  it('counts a read that is refused before the send and again before the next ask once', () => {
+    const desk = newDesk();
+    desk.ask('a');
+    desk.settle('a', 'notSent', { refusal: 'credentials' });
+    desk.wait(SECOND);
+    desk.ask('a', { sendNumber: 2, refusal: 'credentials' });
+    expect(desk.nextGrants()).toEqual([29 * SECOND, ['a']]);
+  });
+
+  it('begins with a read that is refused just before the send, whose slot is free again', () => {
+    const desk = newDesk();
+    askAll(desk, 'a', 'b');
+    desk.settle('a', 'notSent', { refusal: 'credentials', retryAfterMs: MINUTE });
+    expect(desk.budget.slotEnds()).toHaveLength(1);
+    expect(desk.ask('c')).toMatchObject({ kind: 'waiting', reason: 'credentials' });
+  });
+
+  it('begins with a refusal that is reported after its grant is over, but not with one that is reported twice', () => {
+    const desk = newDesk();
+    desk.ask('a');
+    desk.wait(HELD);
+    desk.settle('a', 'credentials');
+    expect(desk.ask('b')).toMatchObject({ kind: 'waiting' });
+    desk.resume();
+    expect(desk.granted()).toEqual(['b']);
+    desk.settle('b');
+    desk.settle('a', 'credentials');
+    expect(desk.ask('c')).toMatchObject({ kind: 'granted' });
+  });
+
+  it('is shown until its time is over, then only while somebody waits', () => {
+    const desk = pausedDesk(['a']);
+    desk.end('a');
+    expect(shownPause(desk)).toEqual({ reasons: ['credentials'], since: iso(T0), until: iso(T0 + SECOND) });
+    expect(desk.budget.nextChangeMs(desk.nowMs)).toBe(T0 + SECOND);
+    desk.wait(SECOND);
+    expect(shownPause(desk)).toBeUndefined();
+    expect(desk.take('other', 1)).toMatchObject({ taken: true });
+    expect(desk.ask('b')).toMatchObject({ kind: 'granted' });
+    expect(desk.ask('c')).toMatchObject({ kind: 'waiting', reason: 'credentials' });
+    expect(shownPause(desk)).toMatchObject({ reasons: ['credentials'] });
   });
 });
 
-describe('a service with a lower limit than the budget', () => {
-  testRules(`
-  - is not learned for long from a passing 429 in the middle of an hour [limit=100]
-    send a*20, wait 15m, send b*20, wait 15m, ask refused, settle refused limited, bound -> 40, ask probe,
-    next -> 30s probe, settle probe, bound -> 100
-  - is not learned from a short burst [limit=100]
-    ask a, ask b*9, settle a, settle b*9 limited, bound -> 100
-  - is tried again after each window, by twice as much
-    send a*3, ask refused, settle refused limited, bound -> 3, wait 1h, bound -> 4, wait 1h, bound -> 6, wait 1h,
-    bound -> 10
-  - is tried again after twice as long where it proved right, and one probe more does not disprove it
-    send a*3, ask r, settle r limited, end r, ask p, then -> p, settle p rejected, end p, wait held, bound -> 4,
-    send b*3, ask s, settle s limited, end s, ask q, then -> q, settle q, bound -> 3, wait 1h, bound -> 3, wait 1h,
-    bound -> 4
-  - is forgotten when an operator resumes or sets a limit
-    send a*3, ask refused, settle refused limited, bound -> 3, resume, bound -> 10, ask again, settle again limited,
-    bound -> 3, limit -, bound -> 10
-  - counts the refusals of one pause once [limit=20]
-    ask u*6, settle u*4, settle u4 limited, settle u5 limited, bound -> 4, wait 1h, bound -> 5
-  - is raised if more is accepted without a probe [limit=20]
-    ask u*5, settle u*3, ask x, settle x limited, bound -> 3, settle u3, settle u4, bound -> 5
-  `);
+describe('a message that is refused while others are accepted', () => {
+  /** The next refusals of `bad`, each after another message was accepted. */
+  function refuseAlone(desk: Desk, reason: Exclude<Refusal, 'outage'>, times: number): number[] {
+    return Array.from({ length: times }, (_, i) => {
+      const [afterMs, granted] = desk.nextGrants();
+      expect(granted).toEqual(['bad']);
+      desk.settle('bad', reason, { sendNumber: i + 2 });
+      desk.ask('bad', { sendNumber: i + 3 });
+      desk.wait(1);
+      desk.send(`good${i}`);
+      desk.end(`good${i}`);
+      desk.told();
+      return afterMs;
+    });
+  }
+
+  function deskWithBad(reason: 'credentials' | 'payment'): Desk {
+    const desk = newDesk();
+    desk.ask('bad', { job: 'x' });
+    desk.settle('bad', reason);
+    desk.ask('bad', { sendNumber: 2 });
+    desk.ask('good');
+    desk.wait(MINUTE);
+    expect(desk.granted()).toContain('good');
+    desk.settle('good');
+    return desk;
+  }
+
+  it('waits alone, three times as long each time, up to an hour', () => {
+    const desk = deskWithBad('credentials');
+    const [first, ...delaysMs] = refuseAlone(desk, 'credentials', 7);
+    expect(first).toBe(0);
+    expect(delaysMs.map((ms) => ms + 1)).toEqual([90, 270, 810, 2430, 3600, 3600].map((seconds) => seconds * SECOND));
+    expect(desk.state.pace.pause).toBeUndefined();
+  });
+
+  it('waits at least as long as its Retry-After', () => {
+    const desk = deskWithBad('payment');
+    desk.nextGrants();
+    desk.settle('bad', 'payment', { sendNumber: 2, retryAfterMs: 2 * HOUR });
+    desk.ask('bad', { sendNumber: 3 });
+    expect(desk.nextGrants()).toEqual([2 * HOUR, ['bad']]);
+  });
+
+  it('leaves its job to others from its first refusal on', () => {
+    const desk = newDesk();
+    askAll(desk, 'bad', 'good');
+    desk.ask('other', { job: 'bad' });
+    desk.told();
+    desk.settle('bad', 'credentials');
+    desk.ask('bad', { sendNumber: 2 });
+    desk.settle('good');
+    expect(desk.granted()).toEqual(['other']);
+  });
+
+  it('is shown with its status and the time of the next try', () => {
+    const desk = deskWithBad('credentials');
+    desk.nextGrants();
+    desk.settle('bad', 'credentials', { sendNumber: 2, statusCode: 403 });
+    const refusedAtMs = desk.nowMs;
+    expect(desk.ask('bad', { sendNumber: 3 })).toMatchObject({ reason: 'credentials', pause: { by: 'message' } });
+    const { waiting, refused } = budgetStatus('project', desk.budget, desk.nowMs);
+    const refusal = { reason: 'credentials', statusCode: 403, until: iso(refusedAtMs + 90 * SECOND) };
+    expect(waiting).toEqual([{ workflowId: followUp('bad', 'x'), lane: 'interactive', position: 1, refusal }]);
+    expect(refused).toEqual([{ reason: 'credentials', statusCode: 403, messages: 1, of: 2 }]);
+  });
+
+  it('is tried at once when an operator resumes', () => {
+    const desk = deskWithBad('payment');
+    desk.nextGrants();
+    desk.settle('bad', 'payment', { sendNumber: 2 });
+    desk.ask('bad', { sendNumber: 3 });
+    desk.resume();
+    expect(desk.granted()).toEqual(['bad']);
+  });
+
+  it('stands behind those that were started while it waited', () => {
+    const desk = deskWithBad('credentials');
+    desk.nextGrants();
+    desk.settle('bad', 'credentials', { sendNumber: 2 });
+    desk.ask('bad', { sendNumber: 3 });
+    desk.pause({ untilMs: desk.nowMs + 10 * MINUTE });
+    desk.ask('later', { startedAtMs: desk.nowMs });
+    expect(desk.nextGrants()[1]).toEqual(['later', 'bad']);
+  });
+
+  it('counts as alone only from its third 429 on', () => {
+    const desk = newDesk();
+    desk.ask('bad');
+    const refuse = (sendNumber: number) => {
+      desk.settle('bad', 'limited', { sendNumber });
+      desk.ask('bad', { sendNumber: sendNumber + 1 });
+    };
+    const acceptAnother = (name: string) => {
+      desk.ask(name);
+      expect(desk.nextGrants()[1]).toEqual([name]);
+      desk.settle(name);
+      expect(desk.nextGrants()[1]).toEqual(['bad']);
+    };
+    refuse(1);
+    acceptAnother('other');
+    refuse(2);
+    expect(shownPause(desk)).toMatchObject({ reasons: ['limited'] });
+    acceptAnother('another');
+    refuse(3);
+    expect(shownPause(desk)).toBeUndefined();
+  });
+});
+
+describe('messages without a clear answer', () => {
+  it('pause the project after the third in a row for 30 s, and then four times as long, as an outage', () => {
+    const desk = newDesk();
+    askAll(desk, 'a', 'b', 'c');
+    for (const name of ['a', 'b']) desk.settle(name, 'unknown', { statusCode: 503 });
+    expect(shownPause(desk)).toBeUndefined();
+    desk.settle('c', 'unknown', { statusCode: 503 });
+    askAll(desk, 'd', 'e');
+    expect(shownPause(desk)).toMatchObject({ reasons: ['outage'] });
+    expect(desk.nextGrants()).toEqual([30 * SECOND, ['e']]);
+    desk.settle('e', 'unknown', { statusCode: 503 });
+    expect(desk.nextGrants()).toEqual([2 * MINUTE, ['d']]);
+    desk.settle('d');
+    expect(shownPause(desk)).toBeUndefined();
+    const { refused } = budgetStatus('project', desk.budget, desk.nowMs);
+    expect(refused).toEqual([{ reason: 'outage', statusCode: 503, messages: 4, of: 5 }]);
+  });
+
+  it.each(['sent', 'rejected'] as const)(
+    'pause nothing if another was %s between them, but then one is sent at a time',
+    (outcome) => {
+      const desk = newDesk();
+      askAll(desk, 'a', 'b', 'c', 'd');
+      for (const name of ['a', 'b']) desk.settle(name, 'unknown');
+      desk.settle('c', outcome);
+      desk.settle('d', 'unknown');
+      expect(shownPause(desk)).toBeUndefined();
+      expect([desk.ask('e').kind, desk.ask('f').kind]).toEqual(['granted', 'waiting']);
+    },
+  );
+});
+
+describe('a 429 while slots are free', () => {
+  /** A project whose service has answered 429 once, and accepts messages again. */
+  function spacedDesk(): Desk {
+    const desk = pausedDesk(names('w', 30), 'limited');
+    const [afterMs, [probe = '']] = desk.nextGrants();
+    expect(afterMs).toBe(36 * SECOND);
+    desk.settle(probe);
+    return desk;
+  }
+  const sendNext = (desk: Desk) => {
+    const [afterMs, [name = '']] = desk.nextGrants();
+    desk.settle(name);
+    return afterMs;
+  };
+
+  it('spaces the messages evenly over the window, from each answer on', () => {
+    const desk = spacedDesk();
+    expect([sendNext(desk), sendNext(desk)]).toEqual([36 * SECOND, 36 * SECOND]);
+    const status = budgetStatus('project', desk.budget, desk.nowMs);
+    expect(status).toMatchObject({ spacingMs: 36 * SECOND });
+    expect(status.waiting.slice(0, 2).map(({ expectedAt }) => expectedAt)).toEqual([
+      iso(desk.nowMs + 36 * SECOND),
+      iso(desk.nowMs + 72 * SECOND),
+    ]);
+  });
+
+  it('lengthens the time between messages each time that it is too short, and each accepted message shortens it', () => {
+    const desk = spacedDesk();
+    refuseNext(desk, 'limited');
+    expect(desk.state.pace.spacingMs).toBe(41_400);
+    sendNext(desk);
+    expect(desk.state.pace.spacingMs).toBe(41_193);
+  });
+
+  it('spaces nothing where the window is full by the budget’s own count', () => {
+    const desk = new Desk({ limit: 3 });
+    askAll(desk, 'a', 'b');
+    desk.settle('a');
+    desk.settle('b');
+    desk.take('other', 1);
+    desk.call((budget, nowMs) => budget.setLimit(nowMs, { limit: 4 }));
+    desk.ask('c');
+    desk.call((budget, nowMs) => budget.setLimit(nowMs, { limit: 3 }));
+    desk.settle('c', 'limited');
+    expect(desk.state.pace).toMatchObject({ isSpaced: false, pause: { reason: 'limited' } });
+  });
+
+  it('is forgotten after a window without another', () => {
+    const desk = spacedDesk();
+    desk.wait(HOUR);
+    sendNext(desk);
+    desk.told();
+    sendNext(desk);
+    expect(budgetStatus('project', desk.budget, desk.nowMs)).not.toHaveProperty('spacingMs');
+  });
+
+  it('is forgotten when an operator resumes or sets a limit', () => {
+    for (const forget of [(desk: Desk) => desk.resume(), (desk: Desk) => desk.play('limit 90')]) {
+      const desk = spacedDesk();
+      forget(desk);
+      expect(desk.granted()).toEqual(['w0', 'w1']);
+    }
+  });
+
+  it('lets a message probe early when a turn ends, until such a probe is refused', () => {
+    const desk = newDesk();
+    for (const name of ['one', 'two', 'three']) desk.send(name);
+    desk.ask('first');
+    desk.settle('first', 'limited');
+    askAll(desk, 'a', 'b', 'c');
+    desk.told();
+    const endTurn = (name: string) => desk.end(name, { lastTurn });
+    endTurn('one');
+    expect(desk.granted()).toEqual(['a']);
+    desk.settle('a');
+    expect(shownPause(desk)).toMatchObject({ reasons: ['limited'] });
+    endTurn('two');
+    expect(desk.granted()).toEqual(['b']);
+    desk.settle('b', 'limited');
+    endTurn('three');
+    expect(desk.granted()).toEqual([]);
+  });
+
+  it('lets a message probe as soon as a Retry-After is over, if a turn has ended before', () => {
+    const desk = newDesk();
+    for (const name of ['one', 'two', 'three', 'four']) desk.send(name);
+    askAll(desk, 'a', 'b', 'c', 'd');
+    const endTurn = (name: string) => desk.end(name, { lastTurn });
+    for (const [turn, name] of [
+      ['one', 'b'],
+      ['two', 'c'],
+    ] as const) {
+      if (turn === 'one') desk.settle('a', 'limited');
+      endTurn(turn);
+      desk.settle(name);
+    }
+    desk.settle('d', 'limited', { retryAfterMs: MINUTE });
+    desk.told();
+    desk.ask('e');
+    endTurn('three');
+    expect(desk.nextGrants()).toEqual([MINUTE, ['e']]);
+  });
+
+  it('is not overlooked because a message that was under way is refused otherwise', () => {
+    const desk = newDesk();
+    askAll(desk, 'a', 'b', 'c');
+    desk.settle('a', 'limited', { retryAfterMs: HOUR });
+    desk.settle('b', 'credentials');
+    desk.settle('c');
+    desk.ask('d');
+    expect(desk.nextGrants()).toEqual([HOUR, ['d']]);
+  });
+
+  it('does not keep other software from taking free slots', () => {
+    const desk = spacedDesk();
+    for (const name of names('w', 29)) desk.end(name);
+    expect(desk.take('other', 3)).toMatchObject({ taken: true });
+  });
+
+  it('counts for less after a long time: spacing ends after one window again', () => {
+    const desk = spacedDesk();
+    desk.state.pace.spacedWindows = 32;
+    desk.wait(100 * HOUR);
+    desk.told();
+    desk.settle('w0', 'limited');
+    expect(desk.state.pace).toMatchObject({ spacedWindows: 1, spacingMs: 36 * SECOND });
+  });
+
+  it('lets no message probe before a Retry-After is over', () => {
+    const desk = newDesk();
+    desk.send('one');
+    desk.ask('first');
+    desk.settle('first', 'limited', { retryAfterMs: MINUTE });
+    desk.ask('a');
+    desk.end('one', { lastTurn });
+    expect(desk.nextGrants()).toEqual([MINUTE, ['a']]);
+  });
 });

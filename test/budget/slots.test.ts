@@ -62,18 +62,12 @@ describe('the line', () => {
   - always has a place for whoever has the turn of the job [limit=1 counts]
     book runs owner@x, ask a*10@x, ask owner@x number=2 -> waiting slot position=1
   - always has its place for whoever had one [limit=1 places=3/10]
-    ask a, ask b*3, settle a rejected, ask c -> full, ask a number=2 -> waiting position=1
+    ask a, ask b*3 later, settle a rejected, ask c -> full, ask a number=2 -> waiting position=1
   - says when a slot is expected, counting those before it [limit=3 reserve=1]
     send a0, wait 1m, send a1, wait 1m, send a2, wait 1m, ask i0 -> waiting position=1 expectedAtMs=held,
     ask b lane=batch -> waiting position=2 expectedAtMs=2m+held, ask i1, ask i2,
     ask i3 -> waiting expectedAtMs=none, ask busy@a0 -> waiting expectedAtMs=none
   `);
-
-  it('reserves its share of a lower limit of the service', () => {
-    const desk = new Desk({ limit: 10, reserve: 5 });
-    desk.state.learned = { limit: 4, step: 1, refusals: 1, growAtMs: T0 + HOUR };
-    desk.play('ask b*2 lane=batch -> granted, ask b2 lane=batch -> waiting, ask i*2 -> granted, ask i2 -> waiting');
-  });
 
   it('empties at the next free slot if all in it but one were terminated behind a pause: they take none', () => {
     const desk = new Desk({ limit: 100 }).play('pause, ask a*30, ask alive, keep, resume');

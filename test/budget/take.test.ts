@@ -40,7 +40,7 @@ describe('slots that are taken for other messages', () => {
     const paused = new Desk().play('pause 1m');
     expect(paused.take('k', 1)).toEqual({ taken: false, count: 1, waitReason: 'paused' });
     expect(new Desk({ counts: true }).take('k', 1)).toMatchObject({ taken: false, waitReason: 'counting' });
-    const refused = new Desk().play('ask a, settle a unauthorized');
+    const refused = new Desk().play('ask a, settle a credentials');
     expect(refused.take('k', 1)).toMatchObject({ taken: false, waitReason: 'credentials' });
   });
 });

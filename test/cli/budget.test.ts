@@ -105,7 +105,7 @@ test('the text of a budget shows slots, pause, queue and sends, and in one line 
     lastSends: [{ workflowId: 'follow-up/p/c/k', sendNumber: 1, grantedAt: at, outcome: 'sent' }],
   };
   expect(timeless(describeBudgetUpdate('p', { state: 'running', status }, now))).toMatchInlineSnapshot(`
-    "paused: by an operator, and the service refuses more messages (429) since TIME, until TIME (freeze)
+    "paused: by an operator, and the service answers 429 since TIME, until TIME (freeze)
 
     - slots: 6 of 4 used in 1 h
     - reserved for the interactive lane: 1
@@ -117,7 +117,7 @@ test('the text of a budget shows slots, pause, queue and sends, and in one line 
     Waiting
 
     - position 1: follow-up/p/a/k, batch lane, expected TIME
-    - position 2: follow-up/p/b/k, interactive lane, the service asks for payment (402), tries again TIME
+    - position 2: follow-up/p/b/k, interactive lane, the service answers 402, but accepts others, tries again TIME
 
     Last sends
 
@@ -125,6 +125,6 @@ test('the text of a budget shows slots, pause, queue and sends, and in one line 
   `);
   const silent = { state: 'stopped', status, statusUnavailable: 'no worker' } as const;
   expect(timeless(summariseBudgetUpdate('p', silent))).toMatchInlineSnapshot(
-    `"STOPPED: nothing is sent until "follow-up budget restore p", no answer: no worker; last known:, 6 of 4 slots used, paused: by an operator, and the service refuses more messages (429) since TIME, until TIME (freeze), 2 being sent, 3 waiting, last send TIME sent follow-up/p/c/k"`,
+    `"STOPPED: nothing is sent until "follow-up budget restore p", no answer: no worker; last known:, 6 of 4 slots used, paused: by an operator, and the service answers 429 since TIME, until TIME (freeze), 2 being sent, 3 waiting, last send TIME sent follow-up/p/c/k"`,
   );
 });

@@ -43,13 +43,14 @@ const pausedBy = (...reasons: NonNullable<BudgetStatus['paused']>['reasons']) =>
 test.each<[what: string, Partial<BudgetStatus>, finding?: object]>([
   ['sends', {}],
   ['is paused by an operator', pausedBy('operator'), { status: 'warning', fix: 'follow-up budget resume p' }],
-  ['has a bad key', pausedBy('credentials'), { fix: text(/valid API key.*budget resume p$/) }],
-  ['is to pay', pausedBy('payment'), { fix: text(/402.*budget resume p$/), since: minutesAgo(5) }],
+  ['has a bad key', pausedBy('credentials'), { fix: text(/check the API key.*budget resume p$/) }],
+  ['is to pay', pausedBy('payment'), { fix: text(/account at the service.*budget resume p$/), since: minutesAgo(5) }],
   ['is limited', pausedBy('limited'), { status: 'note' }],
-  ['is paused twice', pausedBy('operator', 'payment'), { status: 'warning', fix: text('402') }],
+  ['is paused twice', pausedBy('operator', 'payment'), { status: 'warning', fix: text('account') }],
   ['has the limit 0', { limit: 0 }, { status: 'warning', fix: 'follow-up budget set p --limit <messages>' }],
   ['counts', { isCounting: true }, { status: 'note', message: text('is counting earlier sends') }],
-  ['has learned a limit', { learnedLimit: 40 }, { status: 'note', message: text('seems to accept no more') }],
+  ['is spaced', { spacingMs: 36_000 }, { status: 'note', message: text('one message every 36 s') }],
+  ['has no clear answers', pausedBy('outage'), { status: 'warning', fix: text(/check the service.*budget resume p$/) }],
 ])('a budget that %s leads to its findings', (_what, more, finding) => {
   expect(judgeBudget({ ...budget, ...more })).toMatchObject(finding ? [finding] : []);
 });

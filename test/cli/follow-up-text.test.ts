@@ -25,7 +25,12 @@ test.each<[more: Partial<LiveProgress> & FollowUpStanding, headline: string, tim
   ],
   [
     { state: 'blocked', waitReason: 'credentials', lastError, nextTryAt: at },
-    'blocked: the service refuses the API key, or there is none, last error: HTTP 401: no',
+    'blocked: the service answers 401 or 403, or the project has no API key, last error: HTTP 401: no',
+    'tries again TIME',
+  ],
+  [
+    { state: 'blocked', waitReason: 'credentials', lastError, pause: { by: 'message', until: at } },
+    'blocked: the service answers 401 or 403 to this message, but accepts others, last error: HTTP 401: no',
     'tries again TIME',
   ],
   [

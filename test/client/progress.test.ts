@@ -45,7 +45,7 @@ test.each<[what: string, shown: object, expected: object]>([
   [
     'is blocked if its message alone is refused',
     joined({ ...first, refusal }),
-    { ...blocked, waitReason: 'payment', pause: { by: 'service', until: refusal.until } },
+    { ...blocked, waitReason: 'payment', pause: { by: 'message', until: refusal.until } },
   ],
   [
     'is blocked if its budget is stopped',

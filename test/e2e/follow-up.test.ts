@@ -94,6 +94,37 @@ describe.concurrent('a follow-up', () => {
     await expect(followUp.result()).rejects.toMatchObject({ type: 'Cancelled', delivered: 'yes' });
   });
 
+  test('is sent although the service refuses others, which show that it accepts it', async () => {
+    const project = newProject();
+    const names = Array.from({ length: 12 }, (_, i) => (i % 3 === 0 ? `bad-${i}` : `good-${i}`));
+    const page = '<html>Blocked by the firewall</html>';
+    for (const jobId of names.filter((name) => name.startsWith('bad'))) {
+      const how = { status: 403, error: page, headers: { 'content-type': 'text/html' } };
+      tested.stack.simulator.failNext({ method: 'POST', projectId: project.id, jobId, times: 1_000, how });
+    }
+    const followUps = await Promise.all(names.map((name) => project.start(name)));
+    const isGood = (_: unknown, index: number) => index % 3 !== 0;
+    await Promise.all(followUps.filter(isGood).map((followUp) => followUp.result()));
+    const bad = followUps[0]!;
+    const progress = await reaches(bad, 'blocked', 'credentials');
+    expect(progress.lastError?.message).toContain(page);
+    expect((await project.status()).refused).toEqual([{ reason: 'credentials', statusCode: 403, messages: 4, of: 12 }]);
+    await Promise.all(followUps.filter((each, i) => !isGood(each, i)).map((followUp) => followUp.cancel()));
+  });
+
+  test('whose message is answered by 200 and an error is not called delivered', async () => {
+    const project = newProject();
+    const how = { status: 200, error: 'agent is busy, message not accepted' };
+    tested.stack.simulator.failNext({ method: 'POST', projectId: project.id, when: 'before', how });
+    project.addJob('job');
+    const followUp = await project.start('job', { settleTime: '10m' });
+    const progress = await reaches(followUp, 'reconciling');
+    expect(progress.lastError?.message).toBe('HTTP 200: agent is busy, message not accepted');
+    await followUp.resolve('notSent');
+    expect(await followUp.result()).toMatchObject({ status: 'completed', delivery: 'sent' });
+    expect(project.delivered).toEqual(['job']);
+  });
+
   test('costs at most 24 events once its budget runs', { tags: 'long' }, async () => {
     const project = newProject();
     await project.budget.resume();

@@ -67,7 +67,7 @@ test('a key that the service refuses shows before the send and while the agent w
   });
   expect(progress.lastError?.message).toContain('401');
   const samples = samplesOf(await (await fetch(`${tested.stack.statusUrl}/metrics`)).text());
-  expect(samples.get('follow_up_get_job_total{outcome="unauthorized"}')).toBeGreaterThan(0);
+  expect(samples.get('follow_up_get_job_total{outcome="credentials"}')).toBeGreaterThan(0);
   expect(project.delivered).toEqual(['first']);
 
   replaceKey(KEY);

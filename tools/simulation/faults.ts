@@ -7,6 +7,7 @@ import { START_MS } from './world.js';
 /** The kinds of faults, each a profile of its own. */
 export const faults = [
   ...(['workers', 'freezes', 'clocks', 'network', 'signals', 'service', 'refusals', 'stale', 'takeovers'] as const),
+  ...(['firewall', 'outages'] as const),
   ...(['budget-resets', 'budget-stops', 'budget-deletions', 'resets', 'stops', 'words', 'activities'] as const),
   ...(['orders', 'reuse', 'impatient', 'crowds', 'retold', 'revived', 'batch'] as const),
 ];
@@ -67,8 +68,15 @@ export function planFaults({ world, has, server, service, callers, log, budget, 
   strike('service', 4, () => (service.until.failing = untilMs(180_000)));
   strike('service', 3, () => (service.until.hiding = untilMs(60_000)));
   strike('service', 1, () => service.archive(chance.pick([...service.jobs.keys()])));
-  strike('refusals', 3, () => (service.until.limited = untilMs(120_000)));
-  strike('refusals', 2, () => (service.until[chance.pick(['unauthorized', 'payment'] as const)] = untilMs(300_000)));
+  strike('refusals', 3, () => (service.until[429] = untilMs(120_000)));
+  strike('refusals', 2, () => (service.until[chance.pick([401, 402] as const)] = untilMs(300_000)));
+  strike('firewall', has.size === 1 ? 20 : 4, () =>
+    service.blocked.set(chance.pick([...service.jobs.keys()]), {
+      ...{ untilMs: untilMs(1_800_000), statusCode: chance.pick([200, 402, 403, 403, 429]) },
+    }),
+  );
+  strike('outages', 2, () => (service.until.silent = untilMs(600_000)));
+  if (has.has('outages') && has.size === 1) service.until.silent = START_MS + chance.between(0, 600_000);
   strike('takeovers', 6, () => (server.stalledUntilMs[chance.pick(['budget', 'others'] as const)] = untilMs(60_000)));
   strike('takeovers', 6, () => chance.pick([server.running(BUDGET_ID), anyRunning()])?.replay());
   strike('budget-resets', 3, () => {
@@ -137,7 +145,7 @@ export function planFaults({ world, has, server, service, callers, log, budget, 
     server.start(workflowId, followUp({ ...settings, prompt }));
   });
   // A run that is reset to the end of a refused send tells of it again, also after its next send.
-  strike('retold', 4, () => (service.until.limited = untilMs(20_000)));
+  strike('retold', 4, () => (service.until[429] = untilMs(20_000)));
   strike('retold', 1, stopBudget);
   strike('retold', 12, () => {
     const runs = callers.flatMap(({ workflowId }) => server.runs.get(workflowId) ?? []);

@@ -33,6 +33,10 @@ const END_MS = 16 * 3_600_000;
 const LOOK_EVERY_MS = 60_000;
 /** A follow-up asks again after an hour: its grant may be lost, or its budget replaced. */
 const MOST_LOOKS = 65;
+/** A message that was refused waits up to an hour more. */
+const MOST_LOOKS_DELAYED = 2 * MOST_LOOKS;
+/** The longest pause after a refusal, and the next probe. */
+const MOST_LOOKS_BLOCKED = 12;
 
 /** Runs the world of one seed until all is over. */
 export async function runSeed(profile: string, seed: number, print?: (line: string) => void) {
@@ -53,7 +57,9 @@ async function runWorld(world: World, profile: string): Promise<Log> {
   const isBacklog = profile === 'backlog';
   const hasBatch = /batch/.test(profile);
   const { chance } = world;
-  const limit = isBacklog ? 100 : chance.pick([2, 3, 5, 8]);
+  // Many messages, of which some are refused, or all get no clear answer.
+  const isWide = has.size === 1 && (has.has('firewall') || has.has('outages'));
+  const limit = isBacklog ? 100 : isWide ? 60 : chance.pick([2, 3, 5, 8]);
   const windowMs = isBacklog ? 3_600_000 : chance.pick([120_000, 300_000, 600_000]);
   const marginMs = isBacklog ? 20 : 1_000;
   const reserve = !isBacklog && chance.happens(0.3) ? chance.whole(0, limit / 2) : 0;
@@ -78,7 +84,10 @@ async function runWorld(world: World, profile: string): Promise<Log> {
   const workers = chance.whole(1, 3);
   while (server.workers.length < workers)
     server.workers.push(new Worker(stage, budgetCode, () => chancesOf('network')));
-  addCallers(stage, isBacklog ? [320, 320] : hasBatch ? [12, chance.whole(0, 4)] : [chance.whole(2, 8)]);
+  addCallers(
+    stage,
+    isBacklog ? [320, 320] : isWide ? [40, 40] : hasBatch ? [12, chance.whole(0, 4)] : [chance.whole(2, 8)],
+  );
   if (hasBatch) stage.batches = new Batches(stage);
   planFaults(stage);
   watchForStuck(stage);
@@ -106,7 +115,7 @@ function addCallers({ world, has, service, server, callers }: Stage, [jobs, most
   for (let i = 0; i < jobs; i++) service.addJob(`j${i}`);
   const isImpatient = (probability: number) => has.has('impatient') && chance.happens(probability);
   for (let i = 0, count = most ?? chance.whole(6, 18); i < count; i++) {
-    const jobId = `j${isBacklog ? i : chance.whole(0, jobs - 1)}`;
+    const jobId = `j${jobs >= 40 ? i : chance.whole(0, jobs - 1)}`;
     const workflowId = `follow-up/p/${jobId}/k${i}`;
     const poll = { initialIntervalMs: chance.whole(1_000, 8_000), maxIntervalMs: chance.whole(8_000, 60_000) };
     const settings: Settings = {
@@ -127,14 +136,15 @@ function addCallers({ world, has, service, server, callers }: Stage, [jobs, most
 }
 
 /** After the faults, who could be sent is sent. */
-function watchForStuck({ world, server, service, callers, log }: Stage): void {
+function watchForStuck({ world, has, server, service, callers, log }: Stage): void {
+  const isFirewalled = has.has('firewall') && has.size === 1;
   const looks = new Map<string, number>();
   const isIn = (workflowId: string, ...states: string[]) =>
     states.includes(server.running(workflowId)?.states.at(-1)?.state ?? '');
   const look = () => {
     world.after(LOOK_EVERY_MS, look);
     const { state, limit = 0 } = server.running(BUDGET_ID)?.budget ?? {};
-    if (!state || state.isCounting || state.operatorPause || state.servicePause) return;
+    if (!state || state.isCounting || state.operatorPause || (state.pace.pause && !isFirewalled)) return;
     const { windowMs, marginMs, reserve } = state.settings;
     const free = limit - service.arrivals.filter(({ atMs }) => atMs > world.nowMs - windowMs - marginMs).length;
     for (const { workflowId, settings } of callers) {
@@ -147,8 +157,12 @@ function watchForStuck({ world, server, service, callers, log }: Stage): void {
         !service.isAtWork(settings.jobId);
       const count = couldGo ? (looks.get(workflowId) ?? 0) + 1 : 0;
       looks.set(workflowId, count);
-      if (count === MOST_LOOKS) log.find('stuck', workflowId, `${free} slots are free`);
+      const isDelayed = state.waiters.find((waiter) => waiter.workflowId === workflowId)?.refusals !== undefined;
+      if (count === (isDelayed ? MOST_LOOKS_DELAYED : MOST_LOOKS))
+        log.find('stuck', workflowId, `${free} slots are free`);
+      const isHealthy = isFirewalled && !service.blocked.has(settings.jobId);
+      if (isHealthy && count === MOST_LOOKS_BLOCKED) log.find('blocked', workflowId, `${free} slots are free`);
     }
   };
-  world.at(log.healedAtMs, look);
+  world.at(isFirewalled ? START_MS : log.healedAtMs, look);
 }

@@ -1,5 +1,6 @@
 import type { GetJobOutcome, SendMessageOutcome } from '../../src/agent-jobs/index.js';
 import type { AgentJob } from '../../src/contract/index.js';
+import { type BodyKind, type GetJobFailureReason, signOf } from '../../src/contract/signs.js';
 import type { World } from './world.js';
 
 /** A message that reached the service. */
@@ -10,17 +11,27 @@ export interface Arrival {
   runId: string;
   isAccepted: boolean;
   isRefused: boolean;
+  /** It was answered 503 although the service works. */
+  isUnclear?: true;
   turn: number;
   /** It came while another turn ran, so nobody can tell the ends of the two apart. */
   isBehind: boolean;
 }
 
+const REFUSALS = [401, 402, 429] as const;
+
+const answer = (statusCode: number, body: BodyKind = 'other', more: Partial<SendMessageOutcome> = {}) => ({
+  ...{ outcome: signOf(statusCode, body).message, statusCode, ...more },
+});
+
 /** The agent job service: jobs with turns, replicas that lag, refusals. Its log of arrivals is the truth. */
 export class Service {
   readonly arrivals: Arrival[] = [];
   readonly jobs = new Map<string, { states: { atMs: number; job: AgentJob }[]; turns: number; busyUntilMs: number }>();
-  /** Until when it refuses, fails, or does not find jobs. */
-  readonly until = { unauthorized: 0, payment: 0, limited: 0, failing: 0, hiding: 0 };
+  /** Until when it refuses, fails, does not find jobs, or takes no messages. */
+  readonly until = { 401: 0, 402: 0, 429: 0, failing: 0, hiding: 0, silent: 0 };
+  /** Jobs whose messages it refuses, or answers with an error, until a time. */
+  readonly blocked = new Map<string, { untilMs: number; statusCode: number }>();
   readonly #turnMs: readonly number[];
   readonly #keepsLink: boolean;
   readonly #saysRetryAfter: boolean;
@@ -55,12 +66,13 @@ export class Service {
   read(jobId: string): GetJobOutcome {
     const { until, world, settings } = this;
     const { nowMs, chance } = world;
-    const refusal = (['unauthorized', 'payment', 'limited'] as const).find((each) => until[each] > nowMs);
-    if (refusal && chance.happens(0.7)) {
-      const after = refusal === 'limited' ? this.#retryAfter() : {};
-      return { kind: 'failed', reason: refusal as 'limited', message: refusal, ...after };
-    }
-    if (until.failing > nowMs && chance.happens(0.8)) return { kind: 'failed', reason: 'service', message: '500' };
+    const failed = (statusCode: number, more = {}): GetJobOutcome => ({
+      ...{ kind: 'failed', reason: signOf(statusCode).read as GetJobFailureReason, message: String(statusCode) },
+      ...{ statusCode, ...more },
+    });
+    const refusal = REFUSALS.find((each) => until[each] > nowMs);
+    if (refusal && chance.happens(0.7)) return failed(refusal, refusal === 429 && this.#retryAfter());
+    if (until.failing > nowMs && chance.happens(0.8)) return failed(500);
     if (until.hiding > nowMs && chance.happens(0.6)) return { kind: 'notFound', message: '404' };
     const shownMs = nowMs - chance.between(0, settings.lagMs);
     const { states } = this.jobs.get(jobId)!;
@@ -77,26 +89,32 @@ export class Service {
     const { nowMs, chance } = world;
     const job = this.jobs.get(jobId)!;
     const accepted = arrivals.filter(({ atMs, isAccepted }) => isAccepted && atMs > nowMs - settings.windowMs);
-    const isLimited = until.limited > nowMs || accepted.length >= settings.limit;
-    const isRefused = isLimited || until.unauthorized > nowMs || until.payment > nowMs;
+    const { untilMs = 0, statusCode: blocked = 0 } = this.blocked.get(jobId) ?? {};
+    const block = untilMs > nowMs ? blocked : undefined;
+    const isFull = accepted.length >= settings.limit;
+    const refusal = REFUSALS.find((each) => until[each] > nowMs) ?? (isFull ? 429 : undefined);
+    const isRefused = refusal !== undefined || (block !== undefined && block !== 200);
     const from = { atMs: nowMs, prompt, workflowId, runId };
     const arrival: Arrival = { ...from, isAccepted: false, isRefused, turn: 0, isBehind: false };
     arrivals.push(arrival);
-    if (until.unauthorized > nowMs) return { outcome: 'unauthorized', statusCode: 401 };
-    if (until.payment > nowMs) return { outcome: 'payment', statusCode: 402 };
-    if (isLimited) return { outcome: 'limited', statusCode: 429, ...this.#retryAfter() };
-    if (until.hiding > nowMs && chance.happens(0.3)) return { outcome: 'rejected', statusCode: 404 };
-    if (this.#job(jobId).status === 'archived') return { outcome: 'rejected', statusCode: 400 };
-    if (until.failing > nowMs && chance.happens(0.4)) return { outcome: 'unknown', statusCode: 500 };
+    const statusCode = refusal ?? block;
+    if (statusCode !== undefined) return answer(statusCode, 'other', statusCode === 429 ? this.#retryAfter() : {});
+    if (until.hiding > nowMs && chance.happens(0.3)) return answer(404);
+    if (until.silent > nowMs) {
+      arrival.isUnclear = true;
+      return answer(503);
+    }
+    if (this.#job(jobId).status === 'archived') return answer(400);
+    if (until.failing > nowMs && chance.happens(0.4)) return answer(500);
     const turn = ++job.turns;
     Object.assign(arrival, { isAccepted: true, turn, isBehind: this.isAtWork(jobId) });
     world.note('accepted', prompt, 'turn', turn, arrival.isBehind ? 'behind another' : '');
     const beginMs = Math.max(nowMs, job.busyUntilMs) + chance.between(0, settings.showMs);
     this.#set(jobId, beginMs, { id: jobId, status: 'active', prLink: this.#keptLink(jobId), turn });
     this.#endTurn(jobId, turn, beginMs + chance.between(this.#turnMs[0]!, this.#turnMs[1]!));
-    if (until.failing > nowMs && chance.happens(0.4)) return { outcome: 'unknown', statusCode: 502 };
+    if (until.failing > nowMs && chance.happens(0.4)) return answer(502);
     const shown = job.states.findLast(({ atMs }) => atMs <= nowMs)!.job;
-    return { outcome: 'sent', statusCode: 200, ...(chance.happens(0.5) && { job: { ...shown } }) };
+    return chance.happens(0.5) ? answer(200, 'job', { job: { ...shown } }) : answer(202, 'none');
   }
 
   #job = (jobId: string): AgentJob => this.jobs.get(jobId)!.states.at(-1)!.job;

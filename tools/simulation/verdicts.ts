@@ -1,5 +1,6 @@
 import type { FollowUpResult } from '../../src/contract/index.js';
-import { type Answer, type BudgetEvent, refusalOf } from '../../src/contract/protocol.js';
+import type { Answer, BudgetEvent } from '../../src/contract/protocol.js';
+import { refusalOf } from '../../src/contract/signs.js';
 import { Failed } from '../../src/follow-up/flow.js';
 import { isBudgetLost } from './faults.js';
 import type { Order } from './ports.js';
@@ -23,6 +24,8 @@ export const verdicts = {
   hot: 'a follow-up asks or is signalled again and again',
   unused: 'a slot was granted that nobody used or gave back',
   unpaused: 'a slot was granted during a pause',
+  hammered: 'the service refuses more messages in a minute than were under way and probe',
+  blocked: 'a message waits beside a free slot because the service refuses others',
   crash: 'an exception that nobody expects',
 };
 export type Verdict = keyof typeof verdicts;
@@ -30,7 +33,8 @@ export type Verdict = keyof typeof verdicts;
 /** The longest that may pass, by itself, after the last fault and a follow-up's own timeouts. */
 const SLACK_MS = 600_000;
 const MOST_AN_HOUR = 90;
-const SHORTEST_PAUSE_MS = 29_000;
+/** Ten are under way. A pause of a second, one of four, and so on, each let one probe. */
+const MOST_REFUSED_A_MINUTE = 18;
 /** How long a word of before the healing may travel. */
 const LATEST_WORD_MS = 20_000;
 
@@ -88,9 +92,9 @@ export class Log {
     const refusal = event.kind === 'settle' && (event.refusal ?? refusalOf(event.outcome));
     if (event.kind === 'end' || !isNew || !refusal) return;
     this.count('refusals', event.workflowId);
-    // While others are accepted, the third refusal of a message concerns that alone.
-    if (refusal !== 'limited' && this.counts.refusals.get(event.workflowId)! > 2) return;
-    const endMs = event.atMs - 1_000 + (event.retryAfterMs ?? SHORTEST_PAUSE_MS);
+    // What is refused again may concern the message alone, and a key may have been replaced.
+    if (refusal !== 'limited' || this.counts.refusals.get(event.workflowId)! > 1) return;
+    const endMs = event.atMs - 1_000 + (event.retryAfterMs ?? 0);
     this.#pauses.push({ by: 'service', fromMs, endMs });
   }
 
@@ -126,6 +130,9 @@ export function judgeSeed(stage: Stage): void {
   const counted = isBudgetLost(has) ? arrivals.filter(isKnown) : arrivals;
   const crowd = counted.find(({ atMs }, i) => i >= limit && atMs - counted[i - limit]!.atMs < windowMs);
   if (crowd) log.find('over', `${limit + 1} within a window at`, seconds(crowd.atMs), crowd.prompt);
+  const refused = arrivals.filter(({ isRefused, isUnclear }) => isRefused || isUnclear);
+  const flood = refused.find(({ atMs }, i) => atMs - (refused[i - MOST_REFUSED_A_MINUTE]?.atMs ?? -Infinity) < 60_000);
+  if (flood && !isBudgetLost(has) && !has.has('orders')) log.find('hammered', seconds(flood.atMs));
   // A retry of a batch sends again what a job failed at.
   const resultOf = (run: Run) => (run.code.kept ? (run.end.value as FollowUpResult | undefined) : undefined);
   const failed = log.ended.filter((run) => resultOf(run)?.status === 'failed').map(({ workflowId }) => workflowId);

@@ -1,0 +1,130 @@
+import { Budget } from '../../src/budget/budget.js';
+import { newState } from '../../src/budget/state.js';
+import type { Lane } from '../../src/contract/choices.js';
+import type { SendOutcome } from '../../src/contract/budget.js';
+import { refusalOf } from '../../src/contract/signs.js';
+import { createRandom } from '../../src/simulator/random.js';
+
+export const SECOND = 1_000;
+export const MINUTE = 60 * SECOND;
+export const HOUR = 60 * MINUTE;
+export const START_MS = Date.UTC(2026, 0, 1);
+
+/** What the service answers to a message. */
+export interface Response {
+  outcome: SendOutcome;
+  statusCode?: number;
+  retryAfterMs?: number;
+}
+
+export interface VirtualProjectOptions {
+  /** Of randomness: latencies, and lengths of turns. */
+  seed: number;
+  /** Messages an hour that the budget allows. @default 100 */
+  limit?: number;
+  /** @param turnEndsMs when the turns of the jobs at work will end */
+  respond: (name: string, nowMs: number, turnEndsMs: readonly number[]) => Response;
+  onAccepted?: (name: string, nowMs: number) => void;
+}
+
+/** A project in virtual time: the shipped budget, follow-ups that send by its rules, each to its own job, and a service. */
+export class VirtualProject {
+  nowMs = START_MS;
+  readonly budget: Budget;
+  /** What the service received, in order. */
+  readonly sends: { name: string; atMs: number; outcome: SendOutcome }[] = [];
+  readonly startedAtMs = new Map<string, number>();
+  readonly #events: { atMs: number; run: () => void }[] = [];
+  readonly #lanes = new Map<string, Lane>();
+  readonly #between: (min: number, max: number) => number;
+  #turnEndsMs: number[] = [];
+
+  constructor(private readonly options: VirtualProjectOptions) {
+    const { seed, limit = 100 } = options;
+    this.budget = new Budget(newState({ limit, windowMs: HOUR, reserve: 0, marginMs: 2 * SECOND }, START_MS));
+    this.budget.book(START_MS, []);
+    this.#between = createRandom(seed).between;
+  }
+
+  /** Starts a follow-up after a time, from now. */
+  start(name: string, afterMs = 0, lane: Lane = 'interactive'): void {
+    this.#after(afterMs, () => {
+      this.startedAtMs.set(name, this.nowMs);
+      this.#lanes.set(name, lane);
+      this.#ask(name, 1);
+    });
+  }
+
+  /** Lets time pass. */
+  run(ms: number): this {
+    const endMs = this.nowMs + ms;
+    for (;;) {
+      for (const { workflowId, answer } of this.budget.flushMessages()) {
+        if (answer?.kind === 'granted') this.#send(workflowId.split('/')[2]!, answer.sendNumber);
+      }
+      const changeMs = this.budget.nextChangeMs(this.nowMs) ?? Infinity;
+      const next = this.#events.reduce((a, b) => (b.atMs < a.atMs ? b : a), { atMs: Infinity, run: () => undefined });
+      this.nowMs = Math.min(changeMs, next.atMs, endMs);
+      if (this.nowMs === endMs) return this;
+      if (next.atMs <= changeMs) {
+        this.#events.splice(this.#events.indexOf(next), 1);
+        next.run();
+      } else this.budget.advance(this.nowMs);
+    }
+  }
+
+  /** How long each of these follow-ups waited until its message was accepted, sorted. Infinite if it was not. */
+  waitsMs(isOne: (name: string) => boolean): number[] {
+    const acceptedAtMs = new Map(this.accepted().map(({ name, atMs }) => [name, atMs]));
+    const names = [...this.startedAtMs.keys()].filter(isOne);
+    return names
+      .map((name) => (acceptedAtMs.get(name) ?? Infinity) - (this.startedAtMs.get(name) ?? 0))
+      .sort((a, b) => a - b);
+  }
+
+  accepted() {
+    return this.sends.filter(({ outcome }) => outcome === 'sent');
+  }
+
+  #after(ms: number, run: () => void): void {
+    this.#events.push({ atMs: this.nowMs + ms, run });
+  }
+
+  #ask(name: string, sendNumber: number): void {
+    const answer = this.budget.ask(this.nowMs, {
+      ...{ workflowId: idOf(name), runId: 'run', sendNumber, lane: this.#lanes.get(name) ?? 'interactive' },
+      ...{ messageTag: 'tag', mayHaveSent: false, startedAtMs: this.startedAtMs.get(name) ?? START_MS },
+      ...{ leaseMs: MINUTE, drainMs: 2 * MINUTE, maxLimit: 1_000 },
+    });
+    if (answer.kind === 'granted') this.#send(name, sendNumber);
+  }
+
+  #send(name: string, sendNumber: number): void {
+    const of = { workflowId: idOf(name), runId: 'run' };
+    this.#after(this.#between(50, 200), () => {
+      this.#turnEndsMs = this.#turnEndsMs.filter((turnEndMs) => turnEndMs > this.nowMs);
+      const response = this.options.respond(name, this.nowMs, this.#turnEndsMs);
+      const { outcome } = response;
+      this.sends.push({ name, atMs: this.nowMs, outcome });
+      if (outcome === 'sent') this.#beginTurn(name);
+      this.#after(this.#between(100, 400), () => {
+        this.budget.receive(this.nowMs, { kind: 'settle', ...of, sendNumber, atMs: this.nowMs, ...response });
+        if (refusalOf(outcome)) this.#ask(name, sendNumber + 1);
+        else if (outcome !== 'sent') this.budget.receive(this.nowMs, { kind: 'end', ...of });
+      });
+    });
+  }
+
+  /** A turn takes 7 to 13 minutes, and the follow-up sees its end some seconds later. */
+  #beginTurn(name: string): void {
+    const turnMs = this.#between(7 * MINUTE, 13 * MINUTE);
+    this.#turnEndsMs.push(this.nowMs + turnMs);
+    const lastTurn = { status: 'completed', prLink: null, archivedAt: null };
+    this.#after(turnMs + this.#between(5 * SECOND, MINUTE), () => {
+      this.budget.receive(this.nowMs, { kind: 'end', workflowId: idOf(name), runId: 'run', lastTurn });
+    });
+    this.options.onAccepted?.(name, this.nowMs);
+  }
+}
+
+const idOf = (name: string): string => `follow-up/project/${name}/key`;

@@ -1,0 +1,33 @@
+import { readFile } from 'node:fs/promises';
+import { expect, it } from 'vitest';
+import { signOf, signs } from '../../src/contract/signs.js';
+
+it.each([
+  [200, 'job', 'sent', 'job'],
+  [200, 'unread', 'sent', 'job'],
+  [204, 'none', 'sent', 'invalid-body'],
+  [200, 'other', 'unknown', 'invalid-body'],
+  [307, 'other', 'unknown', 'service'],
+  [400, 'other', 'rejected', 'rejected'],
+  [401, 'other', 'credentials', 'credentials'],
+  [402, 'other', 'payment', 'payment'],
+  [403, 'none', 'credentials', 'credentials'],
+  [404, 'other', 'rejected', 'notFound'],
+  [409, 'other', 'unknown', 'service'],
+  [429, 'other', 'limited', 'limited'],
+  [499, 'other', 'rejected', 'rejected'],
+  [503, 'none', 'unknown', 'service'],
+  [999, 'none', 'unknown', 'service'],
+] as const)('HTTP %i with the body %s means %s of a message and %s of a read', (status, body, message, read) => {
+  expect(signOf(status, body)).toMatchObject({ message, read });
+});
+
+it('the docs have the table of all answers, word for word', async () => {
+  const page = await readFile(new URL('../../docs/explanation/architecture.md', import.meta.url), 'utf8');
+  const rows = page.split('\n').map((line) => line.split(/\s*\|\s*/).slice(1, -1));
+  const expected = signs.map(({ answer, message, read, alone, all }) => [
+    ...[answer, `\`${message}\``, `\`${read}\``],
+    ...[alone, all],
+  ]);
+  expect(rows).toEqual(expect.arrayContaining(expected));
+});
