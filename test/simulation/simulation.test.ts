@@ -10,6 +10,7 @@ const ONCE = {
   resets: [79, 3035],
   network: [1141],
   stale: [7000295, 7000357],
+  firewall: [612000282],
   retold: [5, 19, 27, 36, 410100575],
   revived: [29, 36],
   batch: [181, 212],

@@ -35,8 +35,8 @@ const LOOK_EVERY_MS = 60_000;
 const MOST_LOOKS = 65;
 /** A message that was refused waits up to an hour more. */
 const MOST_LOOKS_DELAYED = 2 * MOST_LOOKS;
-/** The longest pause after a refusal, and the next probe. */
-const MOST_LOOKS_BLOCKED = 12;
+/** Several jobs that answer 429 may each pause the project twice, for two minutes. */
+const MOST_LOOKS_BLOCKED = 25;
 
 /** Runs the world of one seed until all is over. */
 export async function runSeed(profile: string, seed: number, print?: (line: string) => void) {
