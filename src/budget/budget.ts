@@ -18,6 +18,7 @@ import { mayHaveArrived, refusalOf } from '../contract/signs.js';
 import {
   changesMs,
   forgetLimit,
+  type GrantKind,
   LONGEST_PAUSE_MS,
   nextGrant,
   nextGrantAtMs,
@@ -278,7 +279,7 @@ export class Budget {
   advance(nowMs: number): void {
     const { state } = this;
     this.#expire(nowMs);
-    for (let next = this.#next(nowMs); next; next = this.#next(nowMs)) this.#grant(nowMs, next);
+    for (let next = this.#next(nowMs); next; next = this.#next(nowMs)) this.#grant(nowMs, next.waiter, next.kind);
     this.#checkOwners(nowMs);
     const line = this.line(nowMs);
     const inLine = new Set(line);
@@ -489,8 +490,9 @@ export class Budget {
     const past = known[followUpKey(workflowId)];
     const isRepeated = past?.refusals?.reason === reason && reason !== 'limited';
     const isAlone = past && !isOutage && this.#noteRefusal(past, { ...settlement, refusal: reason }, nowMs);
-    const decides = probe !== undefined && reason === 'limited';
-    if (decides || !isAlone) noteRefused(pace, { ...settlement, reason, probe, isRepeated }, this.#window(), nowMs);
+    const isProbeOfLimit = probe !== undefined && reason === 'limited';
+    if (isProbeOfLimit || !isAlone)
+      noteRefused(pace, { ...settlement, reason, probe, isRepeated }, this.#window(), nowMs);
   }
 
   /** Notes the refusal of a message. Returns whether the service has accepted others since it refused this one before. */
@@ -651,7 +653,7 @@ export class Budget {
     return operatorPause !== undefined && (operatorPause.untilMs ?? Infinity) > nowMs;
   }
 
-  #next(nowMs: number): Waiter | undefined {
+  #next(nowMs: number): { waiter: Waiter; kind: GrantKind } | undefined {
     const { grants, isCounting, pace } = this.state;
     if (isCounting || this.isPausedByOperator(nowMs)) return undefined;
     const underWay = grants.filter(({ grantedAtMs, leaseMs }) => grantedAtMs + leaseMs > nowMs).length;
@@ -659,14 +661,14 @@ export class Budget {
     if (!kind) return undefined;
     const open = lanes.filter((lane) => this.#freeSlots(lane) > 0);
     const line = this.line(nowMs).filter((waiter) => open.includes(waiter.lane) && !isDelayed(waiter, nowMs));
-    return kind === 'due' ? probeOf(line) : line[0];
+    const waiter = kind === 'due' ? probeOf(line) : line[0];
+    return waiter && { waiter, kind };
   }
 
-  #grant(nowMs: number, waiter: Waiter): void {
+  #grant(nowMs: number, waiter: Waiter, kind: GrantKind): void {
     const { workflowId, runId, sendNumber, job, lane, leaseMs, drainMs, messageTag, refusals } = waiter;
     const { state } = this;
-    const kind = nextGrant(state.pace, 0, nowMs);
-    const probe = kind !== 'free' && kind !== undefined && { probe: kind };
+    const probe = kind !== 'free' && { probe: kind };
     state.waiters = state.waiters.filter((each) => each !== waiter);
     const overAtMs = nowMs + leaseMs + drainMs;
     state.grants.push({ workflowId, runId, sendNumber, grantedAtMs: nowMs, leaseMs, overAtMs });

@@ -1,5 +1,4 @@
 import type { Refusal } from '../contract/budget.js';
-import { defined } from '../contract/defined.js';
 
 /** Most sends in progress. Limits how many a crash leaves unknown, and how many a service refuses at once. */
 const MAX_AT_ONCE = 10;
@@ -56,8 +55,6 @@ export interface Pace {
 
 export interface ServicePause {
   reason: Refusal;
-  /** HTTP status of the last refusal, if known. */
-  statusCode?: number;
   sinceMs: number;
   untilMs: number;
   /** No probe is earlier: the latest Retry-After. */
@@ -88,8 +85,12 @@ export interface Window {
   used: number;
 }
 
-/** The kind of the next grant: `free` outside pauses, else a probe. `undefined` if none may be made now. */
-export function nextGrant(pace: Pace, underWay: number, nowMs: number): 'free' | 'due' | 'turn' | undefined {
+/** `free` outside pauses, else a probe: when its time had come, or early, at the end of a turn. */
+export type GrantKind = 'free' | Probe;
+export type Probe = 'due' | 'turn';
+
+/** The kind of the next grant; `undefined` if none may be made now. */
+export function nextGrant(pace: Pace, underWay: number, nowMs: number): GrantKind | undefined {
   const { pause, isSpaced, turns } = pace;
   if (!pause && !isSpaced) return underWay < pace.atOnce ? 'free' : undefined;
   if (underWay > 0) return undefined;
@@ -112,7 +113,7 @@ export function changesMs(pace: Pace): number[] {
 /** Notes an accepted message. */
 export function noteAccepted(
   pace: Pace,
-  send: { grantedAtMs: number; probe?: 'due' | 'turn' | undefined },
+  send: { grantedAtMs: number; probe?: Probe | undefined },
   window: Window,
   nowMs: number,
 ): void {
@@ -143,17 +144,16 @@ export function noteAccepted(
 
 export interface ProjectRefusal {
   reason: Refusal;
-  statusCode?: number | undefined;
   retryAfterMs?: number | undefined;
   /** Of the refused send. */
-  probe?: 'due' | 'turn' | undefined;
+  probe?: Probe | undefined;
   /** Whether the message was refused before, which says nothing new about others. */
   isRepeated?: boolean;
 }
 
 /** Pauses the project, or continues its pause. */
 export function noteRefused(pace: Pace, refusal: ProjectRefusal, window: Window, nowMs: number): void {
-  const { reason, statusCode, retryAfterMs, probe, isRepeated } = refusal;
+  const { reason, retryAfterMs, probe, isRepeated } = refusal;
   const { windowMs, limit, used } = window;
   const isFirst = !pace.pause;
   // What was under way, or came early, says nothing about the end of a limit.
@@ -185,14 +185,13 @@ export function noteRefused(pace: Pace, refusal: ProjectRefusal, window: Window,
   } = pace.pause ?? { sinceMs: nowMs, untilMs: 0, retryAtMs: 0, step: 0 };
   const step = before + (probe === 'due' && !isFirst && !isRepeated ? 1 : 0);
   const pauseMs = Math.max(retryAfterMs ?? 0, pauseOf(pace, refusal, window, step));
-  pace.pause = defined({
+  pace.pause = {
     reason,
-    statusCode,
     sinceMs,
     untilMs: Math.max(probe === 'turn' ? retryAtMs : untilMs, nowMs + pauseMs),
     retryAtMs: Math.max(retryAtMs, nowMs + (retryAfterMs ?? 0)),
     step,
-  });
+  };
   pace.atOnce = 1;
 }
 

@@ -2,7 +2,7 @@ import type { Refusal, SendOutcome, WaitReason } from '../contract/budget.js';
 import type { Lane } from '../contract/choices.js';
 import { hash64 } from '../contract/text.js';
 import type { BudgetSettings, JobFingerprint } from '../contract/protocol.js';
-import { newPace, type Pace } from './pace.js';
+import { newPace, type Pace, type Probe } from './pace.js';
 
 /** Identifies a send and the run that may make it. */
 export interface SendId {
@@ -57,8 +57,7 @@ export interface KnownSend {
   /** Whether the grant has answered an ask. One that was only signalled is lost if no run receives it. */
   isTaken: boolean;
   refusals?: Refusals;
-  /** Set if it was granted during a pause: when its time had come, or early, at the end of a turn. */
-  probe?: 'due' | 'turn';
+  probe?: Probe;
   ended?: true;
   /** Whether Temporal's list showed that it may have sent. `sendNumber` is then the lowest possible. */
   isCounted?: true;

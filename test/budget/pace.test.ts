@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { createLimiter } from '../../src/simulator/limiter.js';
-import { HOUR, SECOND, START_MS, VirtualProject } from './virtual-project.js';
+import { HOUR, SECOND, T0 } from './support.js';
+import { VirtualProject } from './virtual-project.js';
 
 const HOURS = 6;
 
@@ -48,7 +49,7 @@ function play(limiter: Limiter, saysRetryAfter: boolean, seed: number) {
   });
   while (started < 100) startNext();
   const { sends } = project.run(HOURS * HOUR);
-  const isLate = ({ atMs }: { atMs: number }) => atMs > START_MS + HOUR;
+  const isLate = ({ atMs }: { atMs: number }) => atMs > T0 + HOUR;
   return {
     accepted: project.accepted().length,
     acceptedLate: project.accepted().filter(isLate).length,

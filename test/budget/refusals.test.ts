@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { budgetStatus } from '../../src/budget/status.js';
-import { HOUR, MINUTE, type Response, SECOND, START_MS, VirtualProject } from './virtual-project.js';
+import { HOUR, MINUTE, SECOND, T0 } from './support.js';
+import { type Response, VirtualProject } from './virtual-project.js';
 
 const SENT: Response = { outcome: 'sent', statusCode: 200 };
 const FORBIDDEN: Response = { outcome: 'credentials', statusCode: 403 };
@@ -66,7 +67,7 @@ describe('a service that refuses all messages', () => {
     ['a revoked key', { outcome: 'credentials', statusCode: 401 }],
     ['an account out of credit', { outcome: 'payment', statusCode: 402 }],
   ] as const)('because of %s gets one probe a pause, and all when it accepts them again', (_, response) => {
-    const mendedAtMs = START_MS + 3 * HOUR;
+    const mendedAtMs = T0 + 3 * HOUR;
     const project = new VirtualProject({ seed: 1, respond: (_, nowMs) => (nowMs < mendedAtMs ? response : SENT) });
     for (let i = 0; i < 50; i++) project.start(`job${i}`, i);
     project.run(3 * HOUR);

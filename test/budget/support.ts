@@ -283,7 +283,6 @@ const verbs: Record<string, Verb> = {
   bound: (desk) => desk.budget.limit,
   pause: (desk, [time]) => desk.pause(time === undefined ? {} : { untilMs: desk.nowMs + msOf(time) }),
   resume: (desk) => desk.resume(),
-  paused: (desk) => desk.state.pace.pause?.reason ?? 'no',
   /** Books those of a list that are closed, those that run behind `runs`, and `+1` others. */
   book(desk, words) {
     const runs = words.indexOf('runs');

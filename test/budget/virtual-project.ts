@@ -4,11 +4,7 @@ import type { Lane } from '../../src/contract/choices.js';
 import type { SendOutcome } from '../../src/contract/budget.js';
 import { refusalOf } from '../../src/contract/signs.js';
 import { createRandom } from '../../src/simulator/random.js';
-
-export const SECOND = 1_000;
-export const MINUTE = 60 * SECOND;
-export const HOUR = 60 * MINUTE;
-export const START_MS = Date.UTC(2026, 0, 1);
+import { HOUR, MINUTE, SECOND, T0 } from './support.js';
 
 /** What the service answers to a message. */
 export interface Response {
@@ -29,7 +25,7 @@ export interface VirtualProjectOptions {
 
 /** A project in virtual time: the shipped budget, follow-ups that send by its rules, each to its own job, and a service. */
 export class VirtualProject {
-  nowMs = START_MS;
+  nowMs = T0;
   readonly budget: Budget;
   /** What the service received, in order. */
   readonly sends: { name: string; atMs: number; outcome: SendOutcome }[] = [];
@@ -41,8 +37,8 @@ export class VirtualProject {
 
   constructor(private readonly options: VirtualProjectOptions) {
     const { seed, limit = 100 } = options;
-    this.budget = new Budget(newState({ limit, windowMs: HOUR, reserve: 0, marginMs: 2 * SECOND }, START_MS));
-    this.budget.book(START_MS, []);
+    this.budget = new Budget(newState({ limit, windowMs: HOUR, reserve: 0, marginMs: 2 * SECOND }, T0));
+    this.budget.book(T0, []);
     this.#between = createRandom(seed).between;
   }
 
@@ -93,7 +89,7 @@ export class VirtualProject {
   #ask(name: string, sendNumber: number): void {
     const answer = this.budget.ask(this.nowMs, {
       ...{ workflowId: idOf(name), runId: 'run', sendNumber, lane: this.#lanes.get(name) ?? 'interactive' },
-      ...{ messageTag: 'tag', mayHaveSent: false, startedAtMs: this.startedAtMs.get(name) ?? START_MS },
+      ...{ messageTag: 'tag', mayHaveSent: false, startedAtMs: this.startedAtMs.get(name) ?? T0 },
       ...{ leaseMs: MINUTE, drainMs: 2 * MINUTE, maxLimit: 1_000 },
     });
     if (answer.kind === 'granted') this.#send(name, sendNumber);

@@ -27,6 +27,9 @@ export function faultsOf(profile: string): readonly Fault[] {
   return faults.filter((fault) => kinds.has(fault));
 }
 
+/** Whether a fault is the only one: then many jobs take part. */
+export const isOnly = (has: ReadonlySet<Fault>, fault: Fault): boolean => has.size === 1 && has.has(fault);
+
 /** Whether a budget may have to start afresh. */
 export const isBudgetLost = (has: ReadonlySet<Fault>): boolean =>
   (['budget-resets', 'budget-stops', 'budget-deletions', 'retold', 'revived'] as const).some((fault) => has.has(fault));
@@ -70,13 +73,13 @@ export function planFaults({ world, has, server, service, callers, log, budget, 
   strike('service', 1, () => service.archive(chance.pick([...service.jobs.keys()])));
   strike('refusals', 3, () => (service.until[429] = untilMs(120_000)));
   strike('refusals', 2, () => (service.until[chance.pick([401, 402] as const)] = untilMs(300_000)));
-  strike('firewall', has.size === 1 ? 20 : 4, () =>
+  strike('firewall', isOnly(has, 'firewall') ? 20 : 4, () =>
     service.blocked.set(chance.pick([...service.jobs.keys()]), {
       ...{ untilMs: untilMs(1_800_000), statusCode: chance.pick([200, 402, 403, 403, 429]) },
     }),
   );
   strike('outages', 2, () => (service.until.silent = untilMs(600_000)));
-  if (has.has('outages') && has.size === 1) service.until.silent = START_MS + chance.between(0, 600_000);
+  if (isOnly(has, 'outages')) service.until.silent = START_MS + chance.between(0, 600_000);
   strike('takeovers', 6, () => (server.stalledUntilMs[chance.pick(['budget', 'others'] as const)] = untilMs(60_000)));
   strike('takeovers', 6, () => chance.pick([server.running(BUDGET_ID), anyRunning()])?.replay());
   strike('budget-resets', 3, () => {

@@ -1,6 +1,6 @@
 import type { FollowUpSettings as Settings } from '../../src/contract/index.js';
 import { Batches } from './batch.js';
-import { type Fault, faultsOf, planFaults } from './faults.js';
+import { type Fault, faultsOf, isOnly, planFaults } from './faults.js';
 import { type BudgetOptions, followUp, projectBudget } from './ports.js';
 import { BUDGET_ID, Server } from './server.js';
 import { Service } from './service.js';
@@ -58,7 +58,7 @@ async function runWorld(world: World, profile: string): Promise<Log> {
   const hasBatch = /batch/.test(profile);
   const { chance } = world;
   // Many messages, of which some are refused, or all get no clear answer.
-  const isWide = has.size === 1 && (has.has('firewall') || has.has('outages'));
+  const isWide = isOnly(has, 'firewall') || isOnly(has, 'outages');
   const limit = isBacklog ? 100 : isWide ? 60 : chance.pick([2, 3, 5, 8]);
   const windowMs = isBacklog ? 3_600_000 : chance.pick([120_000, 300_000, 600_000]);
   const marginMs = isBacklog ? 20 : 1_000;
@@ -137,7 +137,7 @@ function addCallers({ world, has, service, server, callers }: Stage, [jobs, most
 
 /** After the faults, who could be sent is sent. */
 function watchForStuck({ world, has, server, service, callers, log }: Stage): void {
-  const isFirewalled = has.has('firewall') && has.size === 1;
+  const isFirewalled = isOnly(has, 'firewall');
   const looks = new Map<string, number>();
   const isIn = (workflowId: string, ...states: string[]) =>
     states.includes(server.running(workflowId)?.states.at(-1)?.state ?? '');
