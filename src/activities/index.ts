@@ -8,7 +8,15 @@ import { describeGrpcError } from '../temporal/grpc.js';
 import type { RecentSends } from '../budget/loop.js';
 import { type Answer, type Ask, type BudgetEvent, isAtWork, type Known, slotSchema } from '../contract/protocol.js';
 import { refusalOf } from '../contract/signs.js';
-import { grantName, type SendOrder, type SendResult, type SlotAnswer, type SlotOrder } from '../follow-up/port.js';
+import {
+  grantName,
+  type JobRead,
+  type ReadOrder,
+  type SendOrder,
+  type SendResult,
+  type SlotAnswer,
+  type SlotOrder,
+} from '../follow-up/port.js';
 import {
   comparedFields,
   firstSeen,
@@ -129,6 +137,13 @@ export function createActivities(dependencies: ActivityDependencies) {
       return { kind: 'asked', ...before, answer, ...isPrivate };
     },
 
+    /** Reads the job for a follow-up that waited for its grant. */
+    async readJob({ runId, ...job }: ReadOrder): Promise<JobRead> {
+      if (ownRun().runId !== runId) return { kind: 'foreign' };
+      const read = toRead(await agentJobs.getJob(job));
+      return read.kind === 'job' ? { ...read, job: comparedFields(read.job) } : read;
+    },
+
     /**
      * Sends the message at most once: only in the run that has the grant, at the first attempt of an activity that was
      * never reset, and while the grant lasts. Never fails because of the service or the network.
@@ -136,7 +151,7 @@ export function createActivities(dependencies: ActivityDependencies) {
     async sendMessage(order: SendOrder): Promise<SendResult> {
       const { info } = Context.current();
       const startedAtMs = clocks.stopwatchMs();
-      const { projectId, jobId, prompt, whenActive, grant } = order;
+      const { projectId, jobId, prompt, grant } = order;
       const result = (outcome: SendResult['outcome'], message: string) => ({
         grant: grantName(grant),
         outcome,
@@ -150,23 +165,12 @@ export function createActivities(dependencies: ActivityDependencies) {
       const mayStart = () =>
         clocks.wallMs() < grant.grantedAtMs + usableMs && clocks.stopwatchMs() - startedAtMs < usableMs;
       if (!mayStart()) return result('notSent', 'the grant of the slot has expired');
-      let { baseline } = order;
-      if (!baseline) {
-        const read = toRead(await agentJobs.getJob({ projectId, jobId }));
-        const refused = read.kind === 'failed' && read.refused;
-        if (read.kind !== 'job') return { ...result('notSent', read.message), ...refused };
-        baseline = comparedFields(read.job);
-        // If this attempt never reports, the job's state before the send shows whether the message arrived.
-        Context.current().heartbeat({ baseline });
-        if (baseline.status === 'archived') return result('notSent', 'the job was archived');
-        if (whenActive === 'wait' && isAtWork(baseline)) return result('notSent', 'the job works on another message');
-      }
       const sent = await agentJobs.sendMessage({ projectId, jobId, prompt, mayStart });
       const { outcome, statusCode, job } = sent;
       const facts = { projectId, jobId, sendNumber: grant.sendNumber, outcome, statusCode };
       if (outcome === 'sent') log.info('Sent a message', facts);
       else log.warn('A message was not accepted', facts);
-      return { ...sent, ...(job && { job: knownFields(job) }), grant: grantName(grant), baseline, ...isPrivate };
+      return { ...sent, ...(job && { job: knownFields(job) }), grant: grantName(grant), ...isPrivate };
     },
 
     /** Signals an event to the project's budget. */

@@ -100,6 +100,7 @@ const OUTCOMES: Readonly<Record<SendOutcome | 'taken', string>> = {
   sent: 'delivered',
   notSent: 'not sent',
   rejected: 'refused by the service',
+  notFound: 'refused (404)',
   credentials: 'refused (401 or 403)',
   limited: 'refused (429)',
   payment: 'refused (402)',

@@ -6,7 +6,9 @@ import { defineQuery, defineUpdate } from './names.js';
 import { object } from './validation.js';
 
 /** Outcomes of a send. */
-export const sendOutcomes = ['sent', 'rejected', 'unknown', 'notSent', 'limited', 'credentials', 'payment'] as const;
+export const sendOutcomes = [
+  ...(['sent', 'rejected', 'notFound', 'unknown', 'notSent', 'limited', 'credentials', 'payment'] as const),
+] as const;
 export type SendOutcome = (typeof sendOutcomes)[number];
 
 /** Why a service takes no messages of a project: HTTP 429, 401 or 403, 402, or no clear answer to three in a row. */

@@ -22,7 +22,7 @@ export const followUpSettings = {
   onUnknownDelivery: {
     default: 'fail',
     meaning:
-      'what to do if the delivery is unknown: `fail`; `assumeSent`, treat the message as sent; `resend`, send it again and risk a second delivery',
+      'what to do if the delivery is unknown: `fail`; `assumeSent`, treat the message as sent; `resend`, send it once more and risk a second delivery',
   },
   whenActive: {
     default: 'wait',

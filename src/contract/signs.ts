@@ -62,7 +62,7 @@ export const signs: readonly Sign[] = [
   sign('401, 403', '', 'credentials', 'credentials', WAITS, PAUSES),
   sign('402', '', 'payment', 'payment', WAITS, PAUSES),
   sign('429', '', 'limited', 'limited', 'the same, but from the third 429 on', LIMIT),
-  sign('404', '', 'rejected', 'notFound', 'the follow-up fails with `JobNotFound`', SAME),
+  sign('404', '', 'notFound', 'notFound', 'after 30 s of it, the follow-up fails with `JobNotFound`', SAME),
   unclear,
   sign('4xx', ' otherwise', 'rejected', 'rejected', 'the follow-up fails with `MessageRejected`', SAME),
   sign('', 'none, as the request provably never began', 'notSent', 'network', 'the message keeps its place', SAME),
@@ -84,7 +84,7 @@ export function mayHaveArrived(outcome: SendOutcome | null): boolean {
 
 /** Whether the message was certainly not delivered, so that the send may be repeated. */
 export function isUndelivered(outcome: SendOutcome): boolean {
-  return outcome === 'notSent' || refusalOf(outcome) !== undefined;
+  return outcome === 'notSent' || outcome === 'notFound' || refusalOf(outcome) !== undefined;
 }
 
 /** The reason for which the service took no message or read, if it may take it later. */

@@ -1,5 +1,5 @@
 import { iso } from '../contract/durations.js';
-import type { SendOutcome, WaitReason } from '../contract/budget.js';
+import type { BlockReason, SendOutcome, WaitReason } from '../contract/budget.js';
 import { defined } from '../contract/defined.js';
 import {
   type AgentJob,
@@ -32,7 +32,15 @@ import {
 } from '../contract/protocol.js';
 import { isUndelivered, mayHaveArrived } from '../contract/signs.js';
 import { type FollowUpPort, grantName, type SendResult } from './port.js';
-import { firstSeen, isLinkNew, type Seen, type WatchGoal, type WatchOrder, type WatchResult } from './watch.js';
+import {
+  firstSeen,
+  GONE_MS,
+  isLinkNew,
+  type Seen,
+  type WatchGoal,
+  type WatchOrder,
+  type WatchResult,
+} from './watch.js';
 
 /** Thrown when a follow-up ends without a result. */
 export class Failed extends Error {
@@ -60,7 +68,7 @@ interface Delivery {
 /** The end of a wait: a grant, or the budget's record of an earlier send. */
 interface Slot {
   answer: Granted | Known;
-  /** The job just before the ask. Missing if the grant came later. */
+  /** The job just before the send: before the ask or, if the grant came later, before the order to send. */
   baseline?: AgentJob;
 }
 
@@ -71,8 +79,6 @@ type Place = Pick<FollowUpFacts, 'position' | 'expectedSendAt' | 'nextTryAt' | '
 const ASK_AGAIN_MS = 3_600_000;
 /** Shortest such time, for an overdue grant. */
 const ASK_SOON_MS = 180_000;
-/** Before the send, this many consecutive reads without the job mean that it does not exist. */
-const NOT_FOUND_LIMIT = 3;
 /** Longest wait between sends that do not start, and between watches that an operator ends. */
 const LONGEST_BACKOFF_MS = 3_600_000;
 /** Longest wait after a refused read prevented a send. */
@@ -97,6 +103,8 @@ export class FollowUp {
   #watchedUntilMs = 0;
   /** Whether an earlier run, or an earlier send of this run, may have delivered the message. */
   #isInDoubt: boolean;
+  /** Whether the message was sent again without knowing whether it had arrived: at most once. */
+  #isResent = false;
   #fullInARow = 0;
   #sendNumber = 1;
   /** Once the message may have been delivered, the time until which the job may show the previous turn. */
@@ -213,6 +221,7 @@ export class FollowUp {
 
   async #deliver(): Promise<Delivery> {
     const { port } = this;
+    let missingSinceMs: number | undefined;
     for (let notSentInARow = 0; ;) {
       const slot = await this.#getSlot();
       const { answer } = slot;
@@ -229,7 +238,7 @@ export class FollowUp {
         if (isUndone ? isForgotten : !answer.isLatest) throw this.#closed(answer);
       }
       const sent: SendResult = isGranted
-        ? await this.#send(answer, slot)
+        ? ((await this.#prepare(answer, slot)) ?? (await this.#send(answer)))
         : { grant: '', outcome: answer.outcome ?? 'unknown' };
       const { outcome } = sent;
       if (outcome === 'foreign') {
@@ -239,6 +248,9 @@ export class FollowUp {
       const nowMs = port.nowMs();
       if (isGranted) await this.#settle(answer, outcome, sent);
       if (outcome === 'rejected') throw this.#rejected(sent);
+      const isMissing = outcome === 'notFound';
+      if (isMissing && nowMs - (missingSinceMs ??= nowMs) >= GONE_MS)
+        throw this.#notFound(sent.message, this.#unsent());
       if (outcome === 'sent' || outcome === 'unknown') {
         const delivery = deliveryOf(sent, slot, nowMs);
         this.#turnUntilMs = delivery.turn.arrivedByMs + this.settings.settleTimeMs;
@@ -251,10 +263,10 @@ export class FollowUp {
       this.#noteError(sent.message);
       this.#sendNumber += 1;
       notSentInARow = outcome === 'notSent' ? notSentInARow + 1 : 0;
-      if (notSentInARow > 0) {
-        const { refusal: waitReason = 'slot' } = sent;
+      if (notSentInARow > 0 || isMissing) {
+        const { refusal: waitReason = isMissing ? 'service' : 'slot' } = sent;
         const longestMs = waitReason === 'slot' ? LONGEST_BACKOFF_MS : LONGEST_REFUSED_MS;
-        const waitMs = this.#backoffMs(notSentInARow, longestMs);
+        const waitMs = isMissing ? GONE_MS : this.#backoffMs(notSentInARow, longestMs);
         this.#show({ state: stateOf(waitReason), waitReason }, { nextTryAt: iso(port.nowMs() + waitMs) });
         await this.#pause(waitMs, this.#patienceEndsMs);
       }
@@ -276,7 +288,7 @@ export class FollowUp {
       ask: { sendNumber: this.#sendNumber, lane, messageTag, mayHaveSent, startedAtMs },
     });
     this.#facts.waitsUntil = iso(this.#patienceEndsMs);
-    for (let notFoundInARow = 0, unansweredInARow = 0, deniedInARow = 0; ;) {
+    for (let unansweredInARow = 0, deniedInARow = 0; ;) {
       this.#checkPatience();
       const pushed = this.#answer;
       this.#answer = undefined;
@@ -296,23 +308,21 @@ export class FollowUp {
         this.#accept(asked.answer);
         if (asked.answer.kind === 'granted') await this.#giveBack(asked.answer);
       }
-      notFoundInARow = asked.kind === 'notFound' ? notFoundInARow + 1 : 0;
       switch (asked.kind) {
         case 'archived':
           this.#see(asked.job);
           throw this.#unsentFailure(FailureType.JobArchived, 'The job was archived before the message was sent');
-        case 'notFound':
-          if (notFoundInARow >= NOT_FOUND_LIMIT) throw this.#notFound(asked.message, this.#unsent());
-          await this.#pause(1_000 * notFoundInARow, this.#patienceEndsMs);
-          break;
         case 'notServed': {
           const details = { issues: [{ field: 'projectId', message: asked.message }] };
           const message = `Invalid input: projectId: ${asked.message}`;
           throw new Failed(FailureType.InvalidInput, message, this.#unsent(), details);
         }
+        case 'notFound':
         case 'atWork':
+          if ('job' in asked) this.#see(asked.job);
+          else this.#noteError(asked.message);
           // Replicas of the service may disagree for a long time.
-          deniedInARow = (await this.#waitForRest(asked.job)) ? 0 : deniedInARow + 1;
+          deniedInARow = (await this.#waitForRest(asked.kind)) ? 0 : deniedInARow + 1;
           if (deniedInARow > 1) await this.#pause(this.#backoffMs(deniedInARow), this.#patienceEndsMs);
           break;
         case 'asked': {
@@ -385,28 +395,52 @@ export class FollowUp {
     return Math.max(ms, (this.port.nowMs() - this.#beganAtMs) * LONG_WAIT_SHARE);
   }
 
-  async #send(grant: Granted, { baseline }: Omit<Slot, 'answer'>): Promise<SendResult> {
-    const { projectId, jobId, prompt, whenActive } = this.settings;
-    const { runId, sendNumber, grantedAtMs, leaseMs } = grant;
+  /**
+   * Reads the job, unless it was read just before the ask: the order to send, which holds the prompt, is then not given
+   * in vain. Returns the outcome if nothing is to be sent.
+   */
+  async #prepare(grant: Granted, slot: Slot): Promise<SendResult | undefined> {
+    const { projectId, jobId, whenActive } = this.settings;
     this.#spent = grantName(grant);
-    // A decision covers one send only.
-    this.#decision = undefined;
-    const order = { grant: { runId, sendNumber, grantedAtMs, leaseMs }, ...(baseline && { baseline }) };
-    // Shown before the send, because a new budget finds possible sends by their state.
-    this.#show({ state: 'sending' });
-    return this.port.sendMessage({ projectId, jobId, prompt, whenActive, ...order });
+    if (slot.baseline) return undefined;
+    const read = await this.port.readJob({ projectId, jobId, runId: grant.runId });
+    if (read.kind === 'foreign') return { grant: grantName(grant), outcome: 'foreign' };
+    let message = 'cancelled';
+    if (read.kind === 'job') {
+      const { job } = read;
+      slot.baseline = job;
+      const isAtRest = whenActive === 'send' || !isAtWork(job);
+      if (isAtRest && job.status !== 'archived' && !this.#isCancelled) return undefined;
+      if (!this.#isCancelled) message = isAtRest ? 'the job was archived' : 'the job works on another message';
+    } else ({ message } = read);
+    // If this task is undone, the next read may show a job that accepts messages.
+    await this.port.nextTask();
+    return { grant: grantName(grant), outcome: 'notSent', message, ...(read.kind === 'failed' && read.refused) };
   }
 
-  /** Waits until the job is at rest. Returns `false` if the first poll shows it at rest. */
-  async #waitForRest(job: AgentJob): Promise<boolean> {
+  async #send(grant: Granted): Promise<SendResult> {
+    const { projectId, jobId, prompt } = this.settings;
+    const { runId, sendNumber, grantedAtMs, leaseMs } = grant;
+    // A decision covers one send only.
+    this.#decision = undefined;
+    // Shown before the send, because a new budget finds possible sends by their state.
+    this.#show({ state: 'sending' });
+    return this.port.sendMessage({ projectId, jobId, prompt, grant: { runId, sendNumber, grantedAtMs, leaseMs } });
+  }
+
+  /** Waits until the job is found and at rest. Returns `false` if the first poll shows that. */
+  async #waitForRest(why: 'atWork' | 'notFound'): Promise<boolean> {
     const { port } = this;
-    this.#see(job);
     const isGranted = () => this.#answer?.kind === 'granted';
-    const turn = { baseline: job, baselineAtMs: 0, arrivedByMs: 0, runId: port.runId };
-    const standing = { state: 'waiting-for-job', waitReason: 'job-busy' } as const;
+    const turn = { baseline: {}, baselineAtMs: 0, arrivedByMs: 0, runId: port.runId };
+    const standing: FollowUpStanding =
+      why === 'atWork'
+        ? { state: 'waiting-for-job', waitReason: 'job-busy' }
+        : { state: 'blocked', waitReason: 'service' };
     const end = await this.#watch('rest', turn, this.#patienceEndsMs, standing, { isOver: isGranted });
     // It may still have a place in line from an earlier ask.
     if (this.#answer?.kind === 'granted') await this.#giveBack(this.#accept(this.#answer));
+    if (end?.kind === 'gone') throw this.#notFound(end.message, this.#unsent());
     if (end?.kind === 'deadline') await this.#pause(LONGEST_BACKOFF_MS, this.#patienceEndsMs);
     return end?.kind !== 'rest' || end.seen.polls > 1;
   }
@@ -434,8 +468,9 @@ export class FollowUp {
       throw new Failed(FailureType.Cancelled, 'Cancelled while the delivery was unknown', 'unknown');
     }
     if (decision === 'sent' || (!decision && onUnknownDelivery === 'assumeSent')) return { ...sent, kind: 'assumed' };
-    if (decision === 'notSent' || onUnknownDelivery === 'resend') {
+    if (decision === 'notSent' || (onUnknownDelivery === 'resend' && !this.#isResent)) {
       this.#facts.earlierSendUnknown = true;
+      this.#isResent ||= !decision;
       // The wait for the first send may have used up the time.
       if (decision)
         this.#patienceEndsMs = Math.max(this.#patienceEndsMs, port.nowMs() + this.settings.budgetWaitTimeoutMs);
@@ -556,14 +591,13 @@ export class FollowUp {
     return this.#isInDoubt ? 'unknown' : 'no';
   }
 
-  #notFound(message: string, delivered: Delivered): Failed {
+  #notFound(message = 'HTTP 404', delivered: Delivered): Failed {
     const details = { statusCode: 404, serviceMessage: message };
     return new Failed(FailureType.JobNotFound, `The service does not know the job: ${message}`, delivered, details);
   }
 
   #rejected({ message = 'the service gave no reason', statusCode }: SendResult): Failed {
     const details = { serviceMessage: message, ...(statusCode !== undefined && { statusCode }) };
-    if (statusCode === 404) return this.#notFound(message, this.#unsent());
     return new Failed(
       FailureType.MessageRejected,
       `The service refused the message: ${message}`,
@@ -584,6 +618,10 @@ export class FollowUp {
 
   #checkPatience(): void {
     if (this.#isCancelled) throw this.#unsentFailure(FailureType.Cancelled, 'Cancelled before the message was sent');
+    if (this.port.isHistoryFull()) {
+      const message = 'The message could not be sent before the history of its workflow was full';
+      throw this.#unsentFailure(FailureType.BudgetWaitTimeout, message);
+    }
     if (this.port.nowMs() < this.#patienceEndsMs) return;
     throw this.#unsentFailure(FailureType.BudgetWaitTimeout, 'The message could not be sent in time');
   }
@@ -622,13 +660,9 @@ export class FollowUp {
 }
 
 /** A delivery that is certain or possible. The job before another run's send is not known. */
-function deliveryOf(
-  { outcome, baseline, job }: SendResult,
-  { answer, baseline: beforeAsk }: Slot,
-  nowMs: number,
-): Delivery {
+function deliveryOf({ outcome, job }: SendResult, { answer, baseline = {} }: Slot, nowMs: number): Delivery {
   const isGranted = answer.kind === 'granted';
-  const before = isGranted ? (baseline ?? beforeAsk ?? {}) : {};
+  const before = isGranted ? baseline : {};
   const knownAtMs = isGranted ? nowMs : answer.outcomeAtMs;
   const isSent = outcome === 'sent';
   return {
@@ -645,7 +679,7 @@ function deliveryOf(
   };
 }
 
-function stateOf(reason: WaitReason): 'waiting-for-budget' | 'waiting-for-job' | 'blocked' {
+function stateOf(reason: WaitReason | BlockReason): 'waiting-for-budget' | 'waiting-for-job' | 'blocked' {
   if (reason === 'slot') return 'waiting-for-budget';
   return reason === 'job-busy' ? 'waiting-for-job' : 'blocked';
 }

@@ -26,6 +26,9 @@ export interface FollowUpPort {
    * after the first failure. `result` is `undefined` if the ask was stopped or `untilMs` has passed.
    */
   askForSlot(order: SlotOrder, untilMs: number, onTrouble: (trouble: Trouble) => void): Stoppable<SlotAnswer>;
+  /** Whether the history of the workflow is so long or large that the server will soon end it. */
+  isHistoryFull(): boolean;
+  readJob(order: ReadOrder): Promise<JobRead>;
   /** Makes only one attempt, whatever happens. */
   sendMessage(order: SendOrder): Promise<SendResult>;
   /** Resolves when the budget has received the event, or does not run. */
@@ -81,12 +84,26 @@ export interface SendOrder {
   projectId: string;
   jobId: string;
   prompt: string;
-  whenActive: FollowUpSettings['whenActive'];
   /** The send starts before `grantedAtMs + leaseMs` less its timeout, in the run `runId`, or never. */
   grant: { runId: string; sendNumber: number; grantedAtMs: number; leaseMs: number };
-  /** The job just before the ask. Missing if the follow-up waited for its grant: the job is then read again. */
-  baseline?: AgentJob;
 }
+
+export interface ReadOrder {
+  projectId: string;
+  jobId: string;
+  /** The run that was granted the send. */
+  runId: string;
+}
+
+/**
+ * The job before a send. `foreign`: the grant belongs to another run. `refused` is set if the service refuses the read for
+ * a reason that concerns the whole project.
+ */
+export type JobRead =
+  | { kind: 'foreign' }
+  | { kind: 'job'; job: AgentJob }
+  | { kind: 'notFound'; message: string }
+  | { kind: 'failed'; message: string; refused?: Pick<SendResult, 'refusal' | 'statusCode' | 'retryAfterMs'> };
 
 /** `runId/sendNumber`. A result without this name was entered by an operator. */
 export function grantName({ runId, sendNumber }: Pick<SendOrder['grant'], 'runId' | 'sendNumber'>): string {
@@ -97,7 +114,6 @@ export interface SendResult {
   grant: string;
   /** `foreign`: the grant belongs to another run, and this one sent nothing. */
   outcome: SendOutcome | 'foreign';
-  baseline?: AgentJob;
   /** The job, as the service's answer to the message shows it. */
   job?: AgentJob;
   message?: string;

@@ -7,9 +7,11 @@ import { fingerprint, isAtWork, type JobFingerprint } from '../contract/protocol
 
 /** What a job shows this soon after another read or the send may come from a replica that lags. */
 const STALE_MS = 10_000;
+/** A job that is not found for so long is gone. */
+export const GONE_MS = 30_000;
 /** A job counts as gone or unreadable after this many consecutive failed polls over at least this time. */
 const LASTING_POLLS = 3;
-const LASTING_MS = 30_000;
+const LASTING_MS = GONE_MS;
 /** Each period of trouble must last twice as long as the previous one to be reported, up to about an hour. */
 const MAX_DOUBLINGS = 7;
 

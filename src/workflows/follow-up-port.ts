@@ -22,6 +22,8 @@ import { describeProgress } from '../follow-up/details.js';
 import {
   type FollowUpPort,
   grantName,
+  type JobRead,
+  type ReadOrder,
   readSendResult,
   readSlotAnswer,
   type SendOrder,
@@ -86,6 +88,9 @@ export function createPort({ projectId, poll }: FollowUpSettings): FollowUpPort 
       });
       return { ...asking, result };
     },
+    // Temporal ends a run at 50 MB or 51,200 events.
+    isHistoryFull: () => workflowInfo().historySize > 40_000_000 || workflowInfo().historyLength > 40_000,
+    readJob,
     sendMessage: async (order) => {
       const sent = await sendMessage(order);
       if (sent.outcome === 'sent') {
@@ -151,13 +156,20 @@ function troubleOf(error: unknown): Trouble {
   return { reason: 'budget-silent', message: 'the budget did not answer in time' };
 }
 
+async function readJob(order: ReadOrder): Promise<JobRead> {
+  try {
+    return await quick.readJob.executeWithOptions({ summary: `read ${order.jobId} before the send` }, [order]);
+  } catch {
+    return { kind: 'failed', message: 'the job was not read in time' };
+  }
+}
+
 /** Only one attempt: a send without a report may have delivered the message. */
 async function sendMessage(order: SendOrder): Promise<SendResult> {
   const { grant, jobId } = order;
   const timeoutMs = Math.max(grant.leaseMs, SHORTEST_SEND_MS);
   const { sendMessage: send } = proxyActivities<Activities>({
     startToCloseTimeout: timeoutMs,
-    heartbeatTimeout: timeoutMs,
     retry: { maximumAttempts: 1 },
     cancellationType: ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
     // Above all watches.
@@ -168,11 +180,9 @@ async function sendMessage(order: SendOrder): Promise<SendResult> {
     return readSendResult(await send.executeWithOptions({ summary }, [order]), order);
   } catch (error) {
     const cause = error instanceof ActivityFailure ? error.cause : error;
-    const details: unknown = cause instanceof TimeoutFailure ? cause.lastHeartbeatDetails : undefined;
-    const { baseline } = (details ?? {}) as Partial<SendResult>;
     const message =
       cause instanceof TimeoutFailure ? 'the worker did not report the outcome of the send' : String(cause);
-    return { grant: grantName(grant), outcome: 'unknown', message, ...(baseline && { baseline }) };
+    return { grant: grantName(grant), outcome: 'unknown', message };
   }
 }
 

@@ -10,7 +10,7 @@ test('a 404 is notFound with the text of the service, if there is any', async ()
     const client = useClient(peer.url);
     const message = text === '' ? 'HTTP 404' : `HTTP 404: ${text}`;
     expect(await get(client)).toEqual({ kind: 'notFound', message });
-    expect(await send(client)).toMatchObject({ outcome: 'rejected', statusCode: 404, message });
+    expect(await send(client)).toMatchObject({ outcome: 'notFound', statusCode: 404, message });
   }
 });
 

@@ -23,7 +23,8 @@ const endings: Record<string, (connection: PeerConnection) => void> = {
 };
 const meanings: Partial<Record<SendOutcome, number[]>> = {
   sent: [200, 204, 299],
-  rejected: [400, 404, 422, 499],
+  rejected: [400, 422, 499],
+  notFound: [404],
   credentials: [401, 403],
   payment: [402],
   limited: [429],

@@ -12,7 +12,7 @@ it.each([
   [401, 'other', 'credentials', 'credentials'],
   [402, 'other', 'payment', 'payment'],
   [403, 'none', 'credentials', 'credentials'],
-  [404, 'other', 'rejected', 'notFound'],
+  [404, 'other', 'notFound', 'notFound'],
   [409, 'other', 'unknown', 'service'],
   [429, 'other', 'limited', 'limited'],
   [499, 'other', 'rejected', 'rejected'],

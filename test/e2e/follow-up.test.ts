@@ -125,6 +125,18 @@ describe.concurrent('a follow-up', () => {
     expect(project.delivered).toEqual(['job']);
   });
 
+  test('is sent once after a gateway has answered 404 to its reads and its message for a while', async () => {
+    const project = newProject();
+    const missing = { projectId: project.id, how: { status: 404, error: 'default backend' } };
+    tested.stack.simulator.failNext({ method: 'GET', times: 20, ...missing });
+    tested.stack.simulator.failNext({ method: 'POST', ...missing });
+    const followUp = await project.start();
+    const progress = await reaches(followUp, 'blocked', 'service');
+    expect(progress.lastError?.message).toBe('HTTP 404: default backend');
+    await project.endWell([followUp]);
+    expect(project.ledger.map(({ accepted }) => accepted)).toEqual([false, true]);
+  });
+
   test('costs at most 24 events once its budget runs', { tags: 'long' }, async () => {
     const project = newProject();
     await project.budget.resume();

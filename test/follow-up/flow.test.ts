@@ -61,7 +61,7 @@ test('a follow-up asks, sends, settles, watches the turn and tells its end', asy
   const ask = { sendNumber: 1, lane: 'interactive', mayHaveSent: false, startedAtMs: START_MS };
   expect(scene.asked[0]?.order).toMatchObject({ ...job, isInDoubt: false, ask });
   const grant = { runId: 'run', sendNumber: 1, grantedAtMs: START_MS, leaseMs: s.LEASE_MS };
-  expect(scene.sent[0]?.order).toEqual({ ...job, prompt: 'go on', baseline: rest, grant });
+  expect(scene.sent[0]?.order).toEqual({ projectId: 'p', jobId: 'j', prompt: 'go on', grant });
   expect(scene.told).toEqual([
     { kind: 'settle', runId: 'run', sendNumber: 1, outcome: 'sent', atMs: START_MS },
     { kind: 'end', lastTurn: fingerprint(s.done) },
@@ -73,8 +73,8 @@ test('where it waited for its grant, the job is read again', async () => {
   await scene.pass(10 * MINUTE);
   scene.flow.receive(granted()());
   await scene.pass();
+  expect(scene.calls).toEqual(['ask 1', 'read', 'send 1', 'settle 1 sent', 'watch end']);
   expect(scene.sent[0]).toMatchObject({ atMs: START_MS + 10 * MINUTE, order: { grant: { sendNumber: 1 } } });
-  expect(scene.sent[0]?.order).not.toHaveProperty('baseline');
 });
 
 test('time counts from the answer, and the end of the turn before goes to the watch', async () => {
@@ -104,17 +104,27 @@ describe('a follow-up ends', () => {
   const still = () => rest;
   const asked = { calls: 'ask 1, next task, end' };
   const answered = [{ job: working }];
-  const wasAtWork = [{ job: working, baseline: working }];
-  const missing = [s.notFound, s.notFound, s.atWork, s.notFound, s.notFound, s.notFound];
+  const wasAtWork = { asks: [s.grantedAfter(working)], sends: answered, job: still };
+  const missing = { ...refused, outcome: 'notFound', statusCode: 404 } as const;
+  const notFound = () => s.notFound;
+  const hidden = (ms: number) => (ms < 20 * SECOND ? s.notFound : ms < MINUTE ? rest : s.done);
+  const gone = { state: 'not-sent', afterMs: 30 * SECOND } as const;
   const [budgetWaitTimeoutMs, jobTimeoutMs] = [3 * HOUR, MINUTE];
   const inTime = { settings: { budgetWaitTimeoutMs }, afterMs: budgetWaitTimeoutMs };
   testEnds([
     ['with a failed job', { job: (ms) => (ms < MINUTE ? working : failedJob) }, failed, { state: 'job-failed' }],
     ['soon after an answer at work', { sends: answered, job: still }, { observedActive: true }],
-    ['later, if it was so before', { sends: wasAtWork, job: still }, { observedActive: false }, { afterMs: 220_858 }],
+    ['later, if it was so before', wasAtWork, { observedActive: false }, { afterMs: 220_858 }],
     ['as MessageRejected', { sends: [refused] }, 'MessageRejected no', { state: 'not-sent', details }],
-    ['as JobNotFound at the send', { sends: [{ ...refused, statusCode: 404 }] }, 'JobNotFound no'],
-    ['as JobNotFound after three asks', { asks: missing, job: still }, 'JobNotFound no', { state: 'not-sent' }],
+    ['as JobNotFound after 30 s of 404 to its message', { sends: [missing, missing] }, 'JobNotFound no', gone],
+    [
+      'as JobNotFound after 30 s of 404 to its reads',
+      { asks: [s.notFound], job: notFound },
+      'JobNotFound no',
+      { afterMs: 35_625 },
+    ],
+    ['sent, if its message is answered by 404 for less', { sends: [missing, {}] }, { delivery: 'sent' }],
+    ['sent, if its reads are', { asks: [s.notFound, granted()], job: hidden }, { delivery: 'sent' }],
     ['as JobNotFound after the send', { job: () => s.notFound }, 'JobNotFound yes', { state: 'job-failed' }],
     ['as JobArchived', { asks: [archived] }, 'JobArchived no', { state: 'not-sent' }],
     ['as JobTimeout', { job }, 'JobTimeout yes', { state: 'timed-out', afterMs: DAY }],
@@ -134,8 +144,8 @@ describe('a follow-up ends', () => {
   ])(
     'with prLinkChanged as compared with the link before the send: %j, %j, %s',
     async (baseline, lastTurn, changed) => {
-      const asks = [granted(lastTurn && { lastTurn })];
-      expect(await start({ asks, sends: [{ baseline }] }).end()).toMatchObject({ prLinkChanged: changed });
+      const asks = [s.grantedAfter(baseline, lastTurn && { lastTurn })];
+      expect(await start({ asks }).end()).toMatchObject({ prLinkChanged: changed });
     },
   );
 });
@@ -149,16 +159,17 @@ describe('a delivery that is unknown', () => {
     'ask 1, send 1, settle 1 unknown, watch evidence, next task, ask 2, send 2, settle 2 sent, watch end, end';
   const resend = { settings, calls };
   const lagging = (ms: number) => (ms < 8 * SECOND ? working : rest);
-  const late: s.Script = { asks: [waiting(), granted()], sends: [{ ...unknown, baseline: {} }] };
-  const moved: s.Script = { sends: [{ ...unknown, baseline: s.done }], job: () => s.done };
+  const late: s.Script = { asks: [s.grantedAfter({})], sends: [unknown] };
+  const moved: s.Script = { asks: [s.grantedAfter(s.done)], sends: [unknown], job: () => s.done };
   testEnds([
     ['is inferred from a job at work', { sends: [unknown] }, inferred, { afterMs: 84_687 }],
     ['is not inferred from a replica that lags', { ...lost, job: lagging }, 'DeliveryUnknown unknown'],
     ['fails when no byte can arrive', lost, 'DeliveryUnknown unknown', { state: 'delivery-unknown', afterMs }],
     ['is assumed by request', lost, assumed, { settings: { onUnknownDelivery: 'assumeSent' } }],
     ['is repeated by request', { ...lost, sends: [unknown, {}] }, { delivery: 'sent' }, resend],
+    ['is repeated once', { ...lost, sends: [unknown, unknown] }, 'DeliveryUnknown unknown', { settings }],
     ['has no evidence without a job right before it', late, 'DeliveryUnknown unknown'],
-    ['is judged by the job that the send told', moved, 'DeliveryUnknown unknown'],
+    ['is judged by the job right before it', moved, 'DeliveryUnknown unknown'],
   ]);
 
   test('stays unknown where the repeated send is refused, and keeps the turn for the first one', async () => {
@@ -379,8 +390,7 @@ describe('nothing is repeated for ever at the same pace', () => {
   test('a read that is refused before the ask is its last error, and the job is read again before the send', async () => {
     const scene = start({ asks: [(order) => ({ kind: 'asked', refusal: 'HTTP 401', answer: granted()(order) })] });
     await scene.pass();
-    expect(scene.sent).toHaveLength(1);
-    expect(scene.sent[0]?.order).not.toHaveProperty('baseline');
+    expect(scene.calls.slice(0, 3)).toEqual(['ask 1', 'read', 'send 1']);
     expect(scene.flow.progress().lastError).toMatchObject({ message: 'HTTP 401' });
   });
 });
@@ -449,7 +459,7 @@ describe('a run that replaces another one', () => {
   const afterEvidence = { calls: 'ask 1, send 1, settle 1 unknown, watch evidence, ask 1, next task, end' };
   testEnds([
     ['is in doubt where the job is archived', { asks: [archived], port }, 'JobArchived unknown'],
-    ['is in doubt where there is no job', { asks: () => s.notFound, port }, 'JobNotFound unknown'],
+    ['is in doubt where there is no job', { asks: [s.notFound], job: () => s.notFound, port }, 'JobNotFound unknown'],
     ['is in doubt without patience', { asks: [s.silent()], port }, 'BudgetWaitTimeout unknown'],
     ['was never granted if it gets a place', { asks: [waiting(), archived], port }, 'JobArchived no'],
     ['or if it gets none', { asks: [s.full(), archived], port }, 'JobArchived no'],
@@ -497,7 +507,7 @@ describe('a run that replaces another one', () => {
     [
       'a grant that was typed by hand for no run of this follow-up makes it ask again',
       { asks: [waiting(), waiting()], sends: [foreign] },
-      'pass, grant typed, pass, calls -> ask 1; send 1; ask 1',
+      'pass, grant typed, pass, calls -> ask 1; read; send 1; ask 1',
     ],
   ]);
 });
@@ -531,10 +541,27 @@ describe('a grant that comes while the job works on another message', () => {
     ],
   ]);
 
-  test('is taken while the ask is still under way, and the send reads the job again', async () => {
+  test('is taken while the ask is still under way, and the job is read again', async () => {
     const scene = start({ asks: [s.silent()] });
-    await scene.play('grant, pass, calls -> ask 1; send 1; settle 1 sent; watch end');
-    expect(scene.sent[0]?.order.baseline).toBeUndefined();
+    await scene.play('grant, pass, calls -> ask 1; read; send 1; settle 1 sent; watch end');
+  });
+
+  test.each<[string, s.Script['read'], Partial<Settings>?]>([
+    ['is archived', archived.job],
+    ['works on another message', working],
+    ['is not found', s.notFound],
+    ['cannot be read', { kind: 'failed', message: 'HTTP 500' }],
+    ['must not be read', { kind: 'failed', message: 'HTTP 401', refused: { refusal: 'credentials', statusCode: 401 } }],
+  ])('is given back before the prompt is written anywhere where the job %s', async (_, read) => {
+    const scene = start({ asks: [waiting(), s.silent()], read: read! });
+    await scene.play('pass 1m, grant, pass, calls -> ask 1; read; next task; settle 1 notSent');
+    const { refused } = read as { refused?: object };
+    expect(scene.told).toMatchObject([{ kind: 'settle', sendNumber: 1, outcome: 'notSent', ...refused }]);
+  });
+
+  test('sends to a job at work by request', async () => {
+    const scene = start({ asks: [waiting()], read: working }, { whenActive: 'send' });
+    await scene.play('pass 1m, grant, pass, sent -> 1');
   });
 });
 

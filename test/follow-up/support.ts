@@ -4,6 +4,7 @@ import type { Answer, Full, Granted, Known, Waiting } from '../../src/contract/p
 import { Failed, FollowUp } from '../../src/follow-up/flow.js';
 import type {
   FollowUpPort,
+  JobRead,
   NewEvent,
   SendOrder,
   SendResult,
@@ -72,6 +73,10 @@ export const known = answers<Known>(() => ({
   ...{ kind: 'known', grantedTo: 'earlier', outcome: 'sent', isLatest: true, isSameMessage: true, remembersAll: true },
   ...{ grantedAtMs: Date.now() - MINUTE, outcomeAtMs: Date.now() - 50 * SECOND, overAtMs: Date.now() + 2 * MINUTE },
 }));
+/** A grant at once, after a read of the job. */
+export const grantedAfter =
+  (baseline: AgentJob, more: Partial<Granted> = {}) =>
+  (order: SlotOrder): SlotAnswer => ({ kind: 'asked', baseline, answer: granted(more)(order) });
 /** An ask that the server repeats without an answer. */
 export const silent = (reason = 'budget-silent') =>
   ({ kind: 'silent', reason, message: `nothing: ${reason}` }) as const;
@@ -85,6 +90,8 @@ type ScriptedSend = Partial<SendResult> & { afterMs?: number };
 export interface Script {
   /** What each ask is answered, in order. @default granted at once */
   asks?: readonly ScriptedReply[] | ((order: SlotOrder, count: number) => ScriptedReply);
+  /** What the job shows after a wait for a grant. @default at rest */
+  read?: AgentJob | JobRead;
   /** How each send ends, in order. @default sent */
   sends?: readonly ScriptedSend[] | ((order: SendOrder) => ScriptedSend);
   /**
@@ -93,7 +100,7 @@ export interface Script {
    * @default at work for a minute
    */
   job?: ((sinceMs: number) => AgentJob | Read) | 'none';
-  port?: Partial<Pick<FollowUpPort, 'runId' | 'mayHaveSent' | 'random'>>;
+  port?: Partial<Pick<FollowUpPort, 'runId' | 'mayHaveSent' | 'random' | 'isHistoryFull'>>;
 }
 
 /** A follow-up over a scripted budget and service, in virtual time. Its watches judge as the real ones do. */
@@ -217,6 +224,16 @@ export class Scene implements FollowUpPort {
     });
   }
 
+  isHistoryFull(): boolean {
+    return false;
+  }
+
+  async readJob(): Promise<JobRead> {
+    this.calls.push('read');
+    const { read = rest } = this.script;
+    return 'kind' in read ? (read as JobRead) : { kind: 'job', job: read };
+  }
+
   async sendMessage(order: SendOrder): Promise<SendResult> {
     this.calls.push(`send ${order.grant.sendNumber}`);
     this.sent.push({ order, atMs: Date.now() });
@@ -226,7 +243,7 @@ export class Scene implements FollowUpPort {
     const { afterMs = 0, ...result } = scripted;
     if (afterMs > 0) await new Promise((resolve) => setTimeout(resolve, afterMs));
     this.#sinceMs = Date.now();
-    return { grant: grantName(order.grant), outcome: 'sent', baseline: order.baseline ?? rest, ...result };
+    return { grant: grantName(order.grant), outcome: 'sent', ...result };
   }
 
   async tellBudget(event: NewEvent): Promise<void> {

@@ -11,6 +11,9 @@ export const breaks: Record<string, readonly [profile: string, file: string, tex
   reset: ['budget-resets', 'budget/loop', 'this.budget.state.isCounting = true', 'void 0'],
   lease: ['freezes', 'activities/index', 'const mayStart = () =>', 'const mayStart = () => true ||'],
   run: ['resets', 'activities/index', 'ownRun().runId !== grant.runId', 'false'],
+  'read-run': ['resets', 'activities/index', 'ownRun().runId !== runId', 'false'],
+  resend: ['service+network', 'follow-up/flow', `=== 'resend' && !this.#isResent`, `=== 'resend'`],
+  gone: ['service', 'follow-up/watch', 'const GONE_MS = 30_000', 'const GONE_MS = 0'],
   'by-hand': ['activities', 'follow-up/port', 'sent?.grant === grantName(grant) && isKnown', 'isKnown'],
   doubt: ['resets+service+stops', 'follow-up/flow', 'this.#isInDoubt = port.mayHaveSent', 'this.#isInDoubt = false'],
   replaced: ['resets+budget-deletions', 'budget/budget', '!mayHaveSent || remembersAll', 'true'],
@@ -49,7 +52,7 @@ export const breaks: Record<string, readonly [profile: string, file: string, tex
   missing: ['batch', 'batch/part-flow', 'const START_WITHIN_MS = 60_000', 'const START_WITHIN_MS = 0'],
 };
 
-const MOST_SEEDS = 500;
+const MOST_SEEDS = 1_500;
 
 /** Says in which seed the simulation notices that a rule is missing; `undefined` if it does not. */
 export async function findBreak(name: string): Promise<string | undefined> {

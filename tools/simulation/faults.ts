@@ -69,7 +69,7 @@ export function planFaults({ world, has, server, service, callers, log, budget, 
     world.at(untilMs(300_000), () => (settings.offsetMs -= stepMs));
   });
   strike('service', 4, () => (service.until.failing = untilMs(180_000)));
-  strike('service', 3, () => (service.until.hiding = untilMs(60_000)));
+  strike('service', 3, () => service.hide(untilMs(60_000)));
   strike('service', 1, () => service.archive(chance.pick([...service.jobs.keys()])));
   strike('refusals', 3, () => (service.until[429] = untilMs(120_000)));
   strike('refusals', 2, () => (service.until[chance.pick([401, 402] as const)] = untilMs(300_000)));

@@ -1,4 +1,3 @@
-import { TimeoutFailure } from '@temporalio/common';
 import type { z } from 'zod';
 import type { DeliveryDecision, FollowUpSettings as Settings } from '../../src/contract/index.js';
 import { Budget } from '../../src/budget/budget.js';
@@ -7,7 +6,7 @@ import { type BudgetState, newState } from '../../src/budget/state.js';
 import { trim } from '../../src/budget/trim.js';
 import { answerSchema, askSchema, budgetEventSchema, type BudgetSettings } from '../../src/contract/protocol.js';
 import { FollowUp } from '../../src/follow-up/flow.js';
-import { type FollowUpPort, readSendResult, readSlotAnswer } from '../../src/follow-up/port.js';
+import { type FollowUpPort, type JobRead, readSendResult, readSlotAnswer } from '../../src/follow-up/port.js';
 import { readWatchResult } from '../../src/follow-up/watch.js';
 import { type Code, ContinueAsNew, type Run } from './runs.js';
 import { Chance } from './world.js';
@@ -46,11 +45,15 @@ export function followUp(settings: Settings): Code {
         };
         return { result: ask(), stop: () => (again ? again.stop() : void (isStopped = true)) };
       },
+      isHistoryFull: () => false,
+      async readJob(job) {
+        const read = await run.activity('readJob', job, ASK_ONCE).result;
+        return (read?.value as JobRead | undefined) ?? { kind: 'failed', message: 'not in time' };
+      },
       async sendMessage(order) {
         const once = { startToCloseMs: Math.max(order.grant.leaseMs, 10_000), attempts: 1 };
-        const { value, error } = (await run.activity('sendMessage', order, once).result) ?? {};
-        const details: unknown = error instanceof TimeoutFailure ? error.lastHeartbeatDetails : undefined;
-        return { ...readSendResult(value, order), ...(details as object) };
+        const sent = await run.activity('sendMessage', order, once).result;
+        return readSendResult(sent?.value, order);
       },
       async tellBudget(event) {
         const input = { projectId: 'p', event: { runId, ...event, workflowId } };

@@ -13,6 +13,8 @@ export interface Arrival {
   isRefused: boolean;
   /** It was answered 503 although the service works. */
   isUnclear?: true;
+  /** It was answered 404 although the job is there. */
+  isMissing?: true;
   turn: number;
   /** It came while another turn ran, so nobody can tell the ends of the two apart. */
   isBehind: boolean;
@@ -30,6 +32,8 @@ export class Service {
   readonly jobs = new Map<string, { states: { atMs: number; job: AgentJob }[]; turns: number; busyUntilMs: number }>();
   /** Until when it refuses, fails, does not find jobs, or takes no messages. */
   readonly until = { 401: 0, 402: 0, 429: 0, failing: 0, hiding: 0, silent: 0 };
+  /** Spans of time in which it did not find jobs. */
+  readonly hidden: { fromMs: number; endMs: number }[] = [];
   /** Jobs whose messages it refuses, or answers with an error, until a time. */
   readonly blocked = new Map<string, { untilMs: number; statusCode: number }>();
   readonly #turnMs: readonly number[];
@@ -45,6 +49,11 @@ export class Service {
     this.#turnMs = chance.pick([[2_000, 20_000] as const, [5_000, 120_000] as const, [500, 3_000] as const]);
     this.#keepsLink = chance.happens(0.5);
     this.#saysRetryAfter = chance.happens(0.5);
+  }
+
+  hide(endMs: number): void {
+    this.until.hiding = endMs;
+    this.hidden.push({ fromMs: this.world.nowMs, endMs });
   }
 
   addJob(jobId: string): void {
@@ -99,7 +108,10 @@ export class Service {
     arrivals.push(arrival);
     const statusCode = refusal ?? block;
     if (statusCode !== undefined) return answer(statusCode, 'other', statusCode === 429 ? this.#retryAfter() : {});
-    if (until.hiding > nowMs && chance.happens(0.3)) return answer(404);
+    if (until.hiding > nowMs && chance.happens(0.3)) {
+      arrival.isMissing = true;
+      return answer(404);
+    }
     if (until.silent > nowMs) {
       arrival.isUnclear = true;
       return answer(503);

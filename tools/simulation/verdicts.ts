@@ -26,6 +26,7 @@ export const verdicts = {
   unpaused: 'a slot was granted during a pause',
   hammered: 'the service refuses more messages in a minute than were under way and probe',
   blocked: 'a message waits beside a free slot because the service refuses others',
+  gone: 'a follow-up gives its job up, which was not found for less than half a minute',
   crash: 'an exception that nobody expects',
 };
 export type Verdict = keyof typeof verdicts;
@@ -37,6 +38,8 @@ const MOST_AN_HOUR = 90;
 const MOST_REFUSED_A_MINUTE = 18;
 /** How long a word of before the healing may travel. */
 const LATEST_WORD_MS = 20_000;
+/** For how long a job may be missing. */
+const LEAST_MISSING_MS = 30_000;
 
 /** What happened besides the service's log, and what is wrong with it. */
 export class Log {
@@ -142,13 +145,14 @@ export function judgeSeed(stage: Stage): void {
       ({ prompt, isAccepted }) => isAccepted && prompt.startsWith(settings.prompt.replace(/#a$/, '#')),
     );
     const sent = accepted.filter((each) => !failed.includes(each.workflowId));
-    if (sent.length > 1 && settings.onUnknownDelivery !== 'resend' && !isResendAllowed) {
+    const runs = log.ended.filter((run) => run.workflowId === workflowId);
+    const most = settings.onUnknownDelivery === 'resend' ? 2 * runs.length : 1;
+    if (sent.length > most && !isResendAllowed) {
       log.find('doubled', workflowId, ...sent.map(({ atMs, runId }) => `${seconds(atMs)} ${runId}`));
     }
     // A message that is sent again by request may come behind itself.
     const [behind] = accepted;
     if (settings.whenActive === 'wait' && behind?.isBehind) log.find('behind', workflowId, seconds(behind.atMs));
-    const runs = log.ended.filter((run) => run.workflowId === workflowId);
     for (const i of runs.keys()) judgeRun(stage, caller, runs.slice(0, i + 1), accepted);
     const last = server.latest(workflowId);
     if (last?.status === 'running') log.find('lost', workflowId, last.runId, last.states.at(-1)?.state);
@@ -159,7 +163,7 @@ export function judgeSeed(stage: Stage): void {
 }
 
 /** @param runs the run to judge, after the runs of its follow-up that closed before */
-function judgeRun({ log, has, server }: Stage, caller: Caller, runs: Run[], accepted: Arrival[]): void {
+function judgeRun({ log, has, server, service }: Stage, caller: Caller, runs: Run[], accepted: Arrival[]): void {
   const run = runs.at(-1);
   const said = run && saidBy(run);
   if (!said) return;
@@ -178,6 +182,13 @@ function judgeRun({ log, has, server }: Stage, caller: Caller, runs: Run[], acce
   const isToJudge = ofMessage.length > 0 && (said.delivered === 'yes' || (isDelivered && !isAssumed));
   if (said.turn !== undefined && isToJudge && !ofMessage.some(isOfTurn)) {
     log.find('fooled', who, `took turn ${said.turn} for`, ...ofMessage.map((each) => each.turn));
+  }
+  if (said.type === 'JobNotFound') {
+    const [fromMs, endMs] = [run.tasks[0]?.atMs ?? 0, run.closedAtMs];
+    const spans = service.hidden.map((span) => Math.min(span.endMs, endMs) - Math.max(span.fromMs, fromMs));
+    const isLong = spans.reduce((sumMs, ms) => sumMs + Math.max(0, ms), 0) >= LEAST_MISSING_MS;
+    const missing = service.arrivals.filter(({ runId, isMissing }) => runId === run.runId && isMissing);
+    if (!isLong && missing.length < 2) log.find('gone', who);
   }
   const { budgetWaitTimeoutMs, jobTimeoutMs, settleTimeMs } = caller.settings;
   const patienceEndsMs = Math.max((run.tasks[0]?.atMs ?? 0) + budgetWaitTimeoutMs, log.healedAtMs);
