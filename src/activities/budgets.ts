@@ -1,7 +1,7 @@
 import { Context } from '@temporalio/activity';
 import { type Client, WithStartWorkflowOperation, WorkflowExecutionAlreadyStartedError } from '@temporalio/client';
 import { projectBudgetWorkflowId, SearchAttribute, WorkflowType } from '../contract/index.js';
-import { sendingStates, waitingStates } from '../contract/choices.js';
+import { type Delivered, sendingStates, waitingStates } from '../contract/choices.js';
 import { iso } from '../contract/durations.js';
 import { HAS_ENDED, ifFound, IS_OPEN, isOpen } from '../temporal/lookups.js';
 import type { ListedSend } from '../budget/budget.js';
@@ -14,6 +14,7 @@ import {
   type BudgetSettings,
   firstBudgetStart,
   tellSignal,
+  wasDeliveredQuery,
 } from '../contract/protocol.js';
 
 const CALL_DEADLINE_MS = 5_000;
@@ -73,6 +74,12 @@ export function createBudgets(
         cancellationSignal.throwIfAborted();
         return askOnce(projectId, ask);
       });
+    },
+
+    /** Whether another run has delivered the message. Without a budget, `no`. */
+    async wasDelivered(projectId: string, send: Pick<Ask, 'workflowId' | 'runId' | 'messageTag'>): Promise<Delivered> {
+      const budget = client.workflow.getHandle(projectBudgetWorkflowId(projectId));
+      return (await ifFound(() => withDeadline(() => budget.query(wasDeliveredQuery, send)))) ?? 'no';
     },
 
     /** Signals an event to a project's budget, which can miss it if it does not run. */

@@ -3,6 +3,7 @@ import { setMaxListeners } from 'node:events';
 import { ApplicationFailure, Context, log } from '@temporalio/activity';
 import { ApplicationFailureCategory } from '@temporalio/common';
 import type { AgentJobsClient, GetJobOutcome } from '../agent-jobs/index.js';
+import type { Delivered } from '../contract/choices.js';
 import { defined } from '../contract/defined.js';
 import { describeGrpcError } from '../temporal/grpc.js';
 import type { RecentSends } from '../budget/loop.js';
@@ -10,6 +11,7 @@ import { type Answer, type Ask, type BudgetEvent, isAtWork, type Known, slotSche
 import { refusalOf } from '../contract/signs.js';
 import {
   grantName,
+  reasonAgainst,
   type JobRead,
   type ReadOrder,
   type SendOrder,
@@ -123,7 +125,8 @@ export function createActivities(dependencies: ActivityDependencies) {
       }
       const job = read.kind === 'job' ? read.job : {};
       const isAtRest = whenActive === 'send' || !isAtWork(job);
-      const kind = job.status === 'archived' ? 'archived' : isAtRest ? 'asked' : 'atWork';
+      const isToAsk = isAtRest || order.isCalled;
+      const kind = job.status === 'archived' ? 'archived' : isToAsk ? 'asked' : 'atWork';
       if (kind !== 'asked' && !isInDoubt) return { kind, job: knownFields(job) };
       const mayHaveSent = asked.mayHaveSent || isTakenOver;
       const request: Ask = { ...asked, mayHaveSent, workflowId, runId, leaseMs, drainMs, maxLimit };
@@ -133,11 +136,16 @@ export function createActivities(dependencies: ActivityDependencies) {
         const { data: slot } = slotSchema.safeParse(answer);
         if (slot) return { kind, job: knownFields(job), answer: slot };
       }
-      const before = read.kind === 'job' ? { baseline: comparedFields(job) } : { refusal: read.message };
+      const before = read.kind === 'job' ? isAtRest && { baseline: comparedFields(job) } : { refusal: read.message };
       return { kind: 'asked', ...before, answer, ...isPrivate };
     },
 
-    /** Reads the job for a follow-up that waited for its grant. */
+    /** Asks the budget whether another run has delivered the message. */
+    async wasDelivered({ projectId, messageTag }: { projectId: string; messageTag: string }): Promise<Delivered> {
+      return budgets.wasDelivered(projectId, { ...ownRun(), messageTag });
+    },
+
+    /** Reads the job before another order to send. */
     async readJob({ runId, ...job }: ReadOrder): Promise<JobRead> {
       if (ownRun().runId !== runId) return { kind: 'foreign' };
       const read = toRead(await agentJobs.getJob(job));
@@ -151,7 +159,7 @@ export function createActivities(dependencies: ActivityDependencies) {
     async sendMessage(order: SendOrder): Promise<SendResult> {
       const { info } = Context.current();
       const startedAtMs = clocks.stopwatchMs();
-      const { projectId, jobId, prompt, grant } = order;
+      const { projectId, jobId, prompt, whenActive, grant } = order;
       const result = (outcome: SendResult['outcome'], message: string) => ({
         grant: grantName(grant),
         outcome,
@@ -165,12 +173,23 @@ export function createActivities(dependencies: ActivityDependencies) {
       const mayStart = () =>
         clocks.wallMs() < grant.grantedAtMs + usableMs && clocks.stopwatchMs() - startedAtMs < usableMs;
       if (!mayStart()) return result('notSent', 'the grant of the slot has expired');
+      let { baseline } = order;
+      if (!baseline) {
+        const read = toRead(await agentJobs.getJob({ projectId, jobId }));
+        const refused = read.kind === 'failed' && read.refused;
+        if (read.kind !== 'job') return { ...result('notSent', read.message), ...refused };
+        baseline = comparedFields(read.job);
+        // If this attempt never reports, the job's state before the send shows whether the message arrived.
+        Context.current().heartbeat({ baseline });
+        const reason = reasonAgainst(baseline, whenActive);
+        if (reason !== undefined) return result('notSent', reason);
+      }
       const sent = await agentJobs.sendMessage({ projectId, jobId, prompt, mayStart });
       const { outcome, statusCode, job } = sent;
       const facts = { projectId, jobId, sendNumber: grant.sendNumber, outcome, statusCode };
       if (outcome === 'sent') log.info('Sent a message', facts);
       else log.warn('A message was not accepted', facts);
-      return { ...sent, ...(job && { job: knownFields(job) }), grant: grantName(grant), ...isPrivate };
+      return { ...sent, ...(job && { job: knownFields(job) }), grant: grantName(grant), baseline, ...isPrivate };
     },
 
     /** Signals an event to the project's budget. */

@@ -2,7 +2,7 @@ import type { Refusal, SendOutcome, TakeAnswer, WaitReason } from '../contract/b
 import { defined } from '../contract/defined.js';
 import { iso } from '../contract/durations.js';
 import type { ShownPause } from '../contract/follow-up.js';
-import { type Lane, lanes } from '../contract/choices.js';
+import { type Delivered, type Lane, lanes } from '../contract/choices.js';
 import {
   type Answer,
   type Ask,
@@ -39,6 +39,7 @@ import {
   type Refusals,
   type SendId,
   type Turn,
+  type TurnedAway,
   type Waiter,
 } from './state.js';
 
@@ -57,6 +58,8 @@ const INFORMED = 20;
 /** When a follow-up without a place asks again. A job whose turn is taken is soon at work, and is then watched. */
 const CROWDED_RETRY_MS = 60_000;
 const FULL_RETRY_MS = 900_000;
+/** So many follow-ups without a place for their job are called back when there is one. The others ask by themselves. */
+const MOST_TURNED_AWAY = 200;
 /** While interactive follow-ups wait, every tenth grant goes to the batch lane. */
 const BATCH_EVERY = 10;
 const MAX_LAST_SENDS = 1_000;
@@ -116,7 +119,8 @@ export class Budget {
     const recalled = this.#recall(ask);
     if (recalled) return recalled;
     const { workflowId, refusal } = ask;
-    const full = this.#enterLine(ask);
+    this.#forgetTurnedAway(workflowId);
+    const full = this.#enterLine(ask, nowMs);
     const waiter = this.state.waiters.find((each) => each.workflowId === workflowId);
     // A probe decides about a pause that has already begun, and a read just after a refusal says nothing new.
     if (refusal && waiter && nowMs - (waiter.refusals?.lastAtMs ?? 0) > FIRST_DELAY_MS) {
@@ -130,8 +134,11 @@ export class Budget {
     this.#messages = this.#messages.filter((message) => message.workflowId !== workflowId || !message.answer);
     const granted = this.#recall(ask);
     if (granted) return granted;
-    if (full) this.#leaveLine(workflowId);
-    if (full) return full;
+    if (full) {
+      this.#leaveLine(workflowId);
+      if (full.reason === 'job-busy') this.#turnAway(ask);
+      return full;
+    }
     return waiter && this.state.waiters.includes(waiter)
       ? this.#standing(nowMs, waiter, this.line(nowMs))
       : { kind: 'ended' };
@@ -150,6 +157,7 @@ export class Budget {
     const known = this.state.known[followUpKey(workflowId)];
     // A wake-up concerns no place, and a run that started since may have one.
     if (answer) this.#leaveLine(workflowId, answer.runId);
+    this.#forgetTurnedAway(workflowId);
     if (answer?.kind === 'granted' && !known?.isTaken) this.#free({ workflowId, ...answer }, nowMs);
     const turn = this.state.turns[jobKey(workflowId)];
     if (turn?.owner === workflowId) turn.untilMs ??= Math.max(nowMs, known?.overAtMs ?? 0) + SETTLE_MS;
@@ -200,7 +208,8 @@ export class Budget {
   /** Wakes follow-ups without a place in line, which may have had one in an earlier budget. */
   wake(workflowIds: readonly string[]): void {
     const known = new Set([...this.state.waiters, ...this.#messages].map(({ workflowId }) => workflowId));
-    const lost = workflowIds.filter((workflowId) => !known.has(workflowId)).slice(0, this.places.most);
+    // All: those that had a place ask again by themselves only after hours.
+    const lost = workflowIds.filter((workflowId) => !known.has(workflowId));
     this.#messages.push(...lost.map((workflowId) => ({ workflowId })));
   }
 
@@ -254,6 +263,14 @@ export class Budget {
     return { taken: true, count, takenAt: iso(nowMs) };
   }
 
+  /** Whether another run of the follow-up has delivered the message, as far as this budget remembers. */
+  wasDelivered({ workflowId, runId, messageTag }: Pick<Ask, 'workflowId' | 'runId' | 'messageTag'>): Delivered {
+    const known = this.state.known[followUpKey(workflowId)];
+    const isOther = known === undefined || known.runId === runId || !['', messageTag].includes(known.messageTag);
+    if (isOther || (known.sendNumber === 1 && !mayHaveArrived(known.outcome))) return 'no';
+    return known.outcome === 'sent' && known.messageTag === messageTag ? 'yes' : 'unknown';
+  }
+
   /** The number of slots that a key has taken, if any. */
   takenBy(key: string): number | undefined {
     return this.state.known[followUpKey(`take/${key}`)]?.sendNumber;
@@ -281,6 +298,7 @@ export class Budget {
     this.#expire(nowMs);
     for (let next = this.#next(nowMs); next; next = this.#next(nowMs)) this.#grant(nowMs, next.waiter, next.kind);
     this.#checkOwners(nowMs);
+    this.#callBack(nowMs);
     const line = this.line(nowMs);
     const inLine = new Set(line);
     const first = [...line, ...state.waiters.filter((waiter) => !inLine.has(waiter))].slice(0, INFORMED);
@@ -420,9 +438,9 @@ export class Budget {
    * Puts the follow-up in line. Returns `full` if it has no place: `ask` then removes it unless it is granted at once,
    * because waiters for a job or another lane do not block a free slot.
    */
-  #enterLine(ask: Ask): Full | undefined {
+  #enterLine(ask: Ask, nowMs: number): Full | undefined {
     const { workflowId, runId, sendNumber, lane, leaseMs, drainMs, messageTag, startedAtMs } = ask;
-    const { waiters, known, turns } = this.state;
+    const { waiters, known, turns, turnedAway } = this.state;
     const current = { runId, sendNumber, lane, leaseMs, drainMs, messageTag, startedAtMs };
     const waiter = waiters.find((each) => each.workflowId === workflowId);
     if (waiter) {
@@ -433,7 +451,10 @@ export class Budget {
     // A follow-up that had a place or has the turn always gets one: others may wait for that turn.
     const past = known[followUpKey(workflowId)];
     const hasPlace = past !== undefined || turns[job]?.owner === workflowId;
-    const ofJob = waiters.filter((each) => each.job === job).length;
+    // Those who started before and found no place keep theirs.
+    const isBefore = (each: TurnedAway) =>
+      each.job === job && each.lane === lane && each.startedAtMs < startedAtMs && isExpected(each, nowMs);
+    const ofJob = waiters.filter((each) => each.job === job).length + turnedAway.filter(isBefore).length;
     const share = lane === 'batch' ? BATCH_PLACES : 1;
     const isFull = !hasPlace && waiters.length >= share * this.places.most;
     const isCrowded = !hasPlace && ofJob >= share * this.places.mostForJob;
@@ -442,6 +463,33 @@ export class Budget {
     const refusal = { kind: 'full', runId, sendNumber } as const;
     if (isCrowded) return { ...refusal, reason: 'job-busy', retryMs: CROWDED_RETRY_MS };
     return isFull ? { ...refusal, reason: 'queue-full', retryMs: FULL_RETRY_MS } : undefined;
+  }
+
+  #turnAway({ workflowId, lane, startedAtMs }: Ask): void {
+    const { turnedAway } = this.state;
+    turnedAway.push({ workflowId, job: jobKey(workflowId), lane, startedAtMs });
+    turnedAway.sort((a, b) => a.startedAtMs - b.startedAtMs).splice(MOST_TURNED_AWAY);
+  }
+
+  #forgetTurnedAway(workflowId: string): void {
+    this.state.turnedAway = this.state.turnedAway.filter((each) => each.workflowId !== workflowId);
+  }
+
+  /** Makes those without a place for their job ask again, the oldest first, as places become free. */
+  #callBack(nowMs: number): void {
+    const { state, places } = this;
+    if (state.turnedAway.length === 0) return;
+    state.turnedAway = state.turnedAway.filter((each) => isExpected(each, nowMs));
+    const ofJobs = new Map<string, number>();
+    const add = ({ job }: Pick<Waiter, 'job'>) => void ofJobs.set(job, (ofJobs.get(job) ?? 0) + 1);
+    for (const each of [...state.waiters, ...state.turnedAway.filter(({ calledAtMs }) => calledAtMs)]) add(each);
+    for (const each of state.turnedAway.filter(({ calledAtMs }) => !calledAtMs)) {
+      const share = each.lane === 'batch' ? BATCH_PLACES : 1;
+      if ((ofJobs.get(each.job) ?? 0) >= share * places.mostForJob) continue;
+      each.calledAtMs = nowMs;
+      add(each);
+      this.#messages.push({ workflowId: each.workflowId });
+    }
   }
 
   #settle(nowMs: number, settlement: Settlement): void {
@@ -531,6 +579,7 @@ export class Budget {
     const { known, grants, turns } = this.state;
     // The run that replaced it may already have the place.
     this.#leaveLine(workflowId, runId);
+    this.#forgetTurnedAway(workflowId);
     for (const grant of grants.filter((each) => each.workflowId === workflowId && each.runId === runId)) {
       this.#free(grant, nowMs);
     }
@@ -757,6 +806,11 @@ export function delayedUntilMs({ refusals }: Waiter): number {
   const longestMs = isAlone ? LONGEST_DELAY_MS : LONGEST_PAUSE_MS;
   const delayMs = times > 0 ? Math.min(longestMs, FIRST_DELAY_MS * DELAY_GROWTH ** (times - 1)) : 0;
   return lastAtMs + Math.max(retryAfterMs, delayMs);
+}
+
+/** Whether a follow-up without a place keeps its turn before later ones: until it had the time to come back. */
+function isExpected({ calledAtMs }: TurnedAway, nowMs: number): boolean {
+  return calledAtMs === undefined || nowMs - calledAtMs < CROWDED_RETRY_MS;
 }
 
 export function isDelayed(waiter: Waiter, nowMs: number): boolean {

@@ -24,6 +24,16 @@ export interface Waiter extends SendId {
   refusals?: Refusals;
 }
 
+/** A follow-up that found no place for its job. */
+export interface TurnedAway {
+  workflowId: string;
+  job: string;
+  lane: Lane;
+  startedAtMs: number;
+  /** When it was told that there is a place. */
+  calledAtMs?: number;
+}
+
 /** What the service has refused of one message. */
 export interface Refusals {
   reason: Refusal;
@@ -101,6 +111,8 @@ export interface BudgetState {
   counts: { grants: number; limited: number };
   grantsSinceBatch: number;
   waiters: Waiter[];
+  /** Those without a place for their job, so that they get the next ones in the order of their starts. */
+  turnedAway: TurnedAway[];
   grants: Grant[];
   /** Start of the window in which the slot of each ended send is held, in epoch milliseconds. */
   spent: number[];
@@ -142,6 +154,7 @@ export function newState(settings: BudgetSettings, nowMs: number): BudgetState {
     grantsSinceBatch: 0,
     pace: newPace(),
     waiters: [],
+    turnedAway: [],
     grants: [],
     spent: [],
     refused: [],

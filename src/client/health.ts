@@ -256,7 +256,10 @@ async function troubleOf(
   const task = raw.pendingWorkflowTask;
   if (task && (task.attempt ?? 0) >= FAILING_FROM_ATTEMPT) {
     const reason = await readTaskFailure(client, workflowId);
-    const reset = `temporal workflow reset --type LastWorkflowTask --workflow-id ${workflowId} --reason failing`;
+    // A reset applies the signals again that came since, also the one that no worker can read.
+    const isUnreadable = reason?.includes('Unknown encoding') === true;
+    const without = isUnreadable ? '--reapply-exclude Signal ' : '';
+    const reset = `temporal workflow reset --type LastWorkflowTask ${without}--workflow-id ${workflowId} --reason failing`;
     const what = `does not continue, because its workflow tasks fail (attempt ${task.attempt}): ${reason ?? ''}`;
     const fix = projectId === undefined ? reset : restore;
     if (reason !== undefined) return trouble('failing', what, fix, task.originalScheduledTime);

@@ -1,11 +1,11 @@
 // Messages between follow-ups, their activities and budgets. Not part of the published contract.
 import { z } from 'zod';
 import { type BlockReason, blockReasons, refusals, sendOutcomes, waitReasons, type WaitReason } from './budget.js';
-import { lanes } from './choices.js';
+import { type Delivered, lanes } from './choices.js';
 import { instantMsSchema } from './durations.js';
 import { type AgentJob, isTerminalStatus, type ShownPause } from './follow-up.js';
 import { idSchema, projectBudgetWorkflowId } from './ids.js';
-import { budgetTaskQueue, defineSignal, defineUpdate } from './names.js';
+import { budgetTaskQueue, defineQuery, defineSignal, defineUpdate } from './names.js';
 import { hash64 } from './text.js';
 
 /** The reason that a failed ask or read names; `undefined` if it comes from elsewhere, such as an interceptor. */
@@ -201,6 +201,11 @@ export function firstBudgetStart(target: ProjectBudgetInput & { taskQueue: strin
     workflowIdConflictPolicy: 'USE_EXISTING' as const,
   };
 }
+
+/** Whether a run other than `runId` has delivered the message. */
+export const wasDeliveredQuery = defineQuery<Delivered, [Pick<Ask, 'workflowId' | 'runId' | 'messageTag'>]>(
+  'wasDelivered',
+);
 
 export const tellSignal = defineSignal<[BudgetEvent]>('tell');
 export const answerSignal = defineSignal<[Granted | Waiting]>('budgetAnswer');

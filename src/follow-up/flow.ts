@@ -31,7 +31,7 @@ import {
   type Waiting,
 } from '../contract/protocol.js';
 import { isUndelivered, mayHaveArrived } from '../contract/signs.js';
-import { type FollowUpPort, grantName, type SendResult } from './port.js';
+import { type FollowUpPort, grantName, reasonAgainst, type SendResult } from './port.js';
 import {
   firstSeen,
   GONE_MS,
@@ -68,15 +68,17 @@ interface Delivery {
 /** The end of a wait: a grant, or the budget's record of an earlier send. */
 interface Slot {
   answer: Granted | Known;
-  /** The job just before the send: before the ask or, if the grant came later, before the order to send. */
+  /** The job just before the ask, or before the order to send. Missing if the send is to read it. */
   baseline?: AgentJob;
 }
 
 /** The place of a follow-up without a slot in its project's line. */
 type Place = Pick<FollowUpFacts, 'position' | 'expectedSendAt' | 'nextTryAt' | 'pause'>;
 
-/** A waiting follow-up asks again after this time, because its budget may have been replaced. */
-const ASK_AGAIN_MS = 3_600_000;
+/**
+ * A waiting follow-up asks again after this time, because a failover may have lost its grant. A new budget wakes it.
+ */
+const ASK_AGAIN_MS = 21_600_000;
 /** Shortest such time, for an overdue grant. */
 const ASK_SOON_MS = 180_000;
 /** Longest wait between sends that do not start, and between watches that an operator ends. */
@@ -103,6 +105,8 @@ export class FollowUp {
   #watchedUntilMs = 0;
   /** Whether an earlier run, or an earlier send of this run, may have delivered the message. */
   #isInDoubt: boolean;
+  /** Whether the budget has answered an ask. */
+  #isAnswered = false;
   /** Whether the message was sent again without knowing whether it had arrived: at most once. */
   #isResent = false;
   #fullInARow = 0;
@@ -211,17 +215,19 @@ export class FollowUp {
       return result;
     } catch (error) {
       if (!(error instanceof Failed)) throw error;
+      const failed = await this.#checked(error);
       await this.port.nextTask();
       const turn = this.#turnUntilMs === undefined ? {} : { turnUntilMs: this.#turnUntilMs };
       await this.port.tellBudget({ kind: 'end', ...turn });
-      this.#show(endOf(error));
-      throw error;
+      this.#show(endOf(failed));
+      throw failed;
     }
   }
 
   async #deliver(): Promise<Delivery> {
     const { port } = this;
     let missingSinceMs: number | undefined;
+    let isReadRefused = false;
     for (let notSentInARow = 0; ;) {
       const slot = await this.#getSlot();
       const { answer } = slot;
@@ -237,8 +243,11 @@ export class FollowUp {
         const isForgotten = this.#isInDoubt && !answer.remembersAll && answer.grantedTo !== port.runId;
         if (isUndone ? isForgotten : !answer.isLatest) throw this.#closed(answer);
       }
+      if (isGranted) this.#spent = grantName(answer);
+      const isToRead = isGranted && !slot.baseline && isReadRefused;
+      const unsent = isToRead ? await this.#readBefore(answer, slot) : undefined;
       const sent: SendResult = isGranted
-        ? ((await this.#prepare(answer, slot)) ?? (await this.#send(answer)))
+        ? (unsent ?? (await this.#send(answer, slot)))
         : { grant: '', outcome: answer.outcome ?? 'unknown' };
       const { outcome } = sent;
       if (outcome === 'foreign') {
@@ -263,6 +272,7 @@ export class FollowUp {
       this.#noteError(sent.message);
       this.#sendNumber += 1;
       notSentInARow = outcome === 'notSent' ? notSentInARow + 1 : 0;
+      isReadRefused = outcome === 'notSent' && sent.refusal !== undefined;
       if (notSentInARow > 0 || isMissing) {
         const { refusal: waitReason = isMissing ? 'service' : 'slot' } = sent;
         const longestMs = waitReason === 'slot' ? LONGEST_BACKOFF_MS : LONGEST_REFUSED_MS;
@@ -273,17 +283,31 @@ export class FollowUp {
     }
   }
 
+  /**
+   * Before a follow-up says "no" without an answer from its budget, it asks for one: an earlier run may have sent the
+   * message, if the key was used before.
+   */
+  async #checked(error: Failed): Promise<Failed> {
+    if (error.delivered !== 'no' || this.#isAnswered) return error;
+    const delivered = await this.port.wasDelivered(hash64(this.settings.prompt));
+    if (delivered === undefined || delivered === 'no') return error;
+    const { type, message, details } = error;
+    const what = delivered === 'yes' ? 'has delivered it' : 'may have delivered it';
+    return new Failed(type, `${message}; an earlier run of the follow-up ${what}`, delivered, details);
+  }
+
   /** Waits until the job accepts messages, then for a slot. */
   async #getSlot(): Promise<Slot> {
     const { port, settings } = this;
     const { projectId, jobId, lane, prompt, whenActive } = settings;
     const { mayHaveSent, startedAtMs } = port;
     const messageTag = hash64(prompt);
-    const order = () => ({
+    const order = (isCalled: boolean) => ({
       projectId,
       jobId,
       whenActive,
       isInDoubt: this.#isInDoubt,
+      isCalled,
       runId: port.runId,
       ask: { sendNumber: this.#sendNumber, lane, messageTag, mayHaveSent, startedAtMs },
     });
@@ -293,9 +317,10 @@ export class FollowUp {
       const pushed = this.#answer;
       this.#answer = undefined;
       if (pushed?.kind === 'granted' && pushed.sendNumber === this.#sendNumber) return { answer: this.#accept(pushed) };
+      const isCalled = this.#isWoken && this.#fullInARow > 0;
       this.#isWoken = false;
       this.#isInterrupted = false;
-      const asking = port.askForSlot(order(), this.#patienceEndsMs, ({ reason, message }) => {
+      const asking = port.askForSlot(order(isCalled), this.#patienceEndsMs, ({ reason, message }) => {
         this.#noteError(message);
         this.#show({ state: 'blocked', waitReason: knownReason(reason) ?? 'service' });
       });
@@ -327,6 +352,7 @@ export class FollowUp {
           break;
         case 'asked': {
           const { baseline, refusal, answer: first } = asked;
+          this.#isAnswered = true;
           this.#noteError(refusal);
           const answer = await this.#awaitGrant(first);
           if (answer) return { answer, ...(answer === first && baseline && { baseline }) };
@@ -369,6 +395,7 @@ export class FollowUp {
    * answer for another run proves nothing, because a reset run replays its predecessor's answers.
    */
   #accept<A extends Granted | Waiting | Full>(answer: A): A {
+    this.#isAnswered = true;
     if (answer.runId === this.port.runId) this.#isInDoubt &&= answer.sendNumber > 1;
     return answer;
   }
@@ -396,36 +423,31 @@ export class FollowUp {
   }
 
   /**
-   * Reads the job, unless it was read just before the ask: the order to send, which holds the prompt, is then not given
-   * in vain. Returns the outcome if nothing is to be sent.
+   * Reads the job before the order to send, which holds the prompt: the service refused the read last time. Returns the
+   * outcome if nothing is to be sent.
    */
-  async #prepare(grant: Granted, slot: Slot): Promise<SendResult | undefined> {
+  async #readBefore(grant: Granted, slot: Slot): Promise<SendResult | undefined> {
     const { projectId, jobId, whenActive } = this.settings;
-    this.#spent = grantName(grant);
-    if (slot.baseline) return undefined;
     const read = await this.port.readJob({ projectId, jobId, runId: grant.runId });
     if (read.kind === 'foreign') return { grant: grantName(grant), outcome: 'foreign' };
-    let message = 'cancelled';
-    if (read.kind === 'job') {
-      const { job } = read;
-      slot.baseline = job;
-      const isAtRest = whenActive === 'send' || !isAtWork(job);
-      if (isAtRest && job.status !== 'archived' && !this.#isCancelled) return undefined;
-      if (!this.#isCancelled) message = isAtRest ? 'the job was archived' : 'the job works on another message';
-    } else ({ message } = read);
+    if (read.kind === 'job') slot.baseline = read.job;
+    const reason = read.kind === 'job' ? reasonAgainst(read.job, whenActive) : read.message;
+    const message = this.#isCancelled ? 'cancelled' : reason;
+    if (message === undefined) return undefined;
     // If this task is undone, the next read may show a job that accepts messages.
     await this.port.nextTask();
     return { grant: grantName(grant), outcome: 'notSent', message, ...(read.kind === 'failed' && read.refused) };
   }
 
-  async #send(grant: Granted): Promise<SendResult> {
-    const { projectId, jobId, prompt } = this.settings;
+  async #send(grant: Granted, { baseline }: Slot): Promise<SendResult> {
+    const { projectId, jobId, prompt, whenActive } = this.settings;
     const { runId, sendNumber, grantedAtMs, leaseMs } = grant;
     // A decision covers one send only.
     this.#decision = undefined;
+    const order = { grant: { runId, sendNumber, grantedAtMs, leaseMs }, ...(baseline && { baseline }) };
     // Shown before the send, because a new budget finds possible sends by their state.
     this.#show({ state: 'sending' });
-    return this.port.sendMessage({ projectId, jobId, prompt, grant: { runId, sendNumber, grantedAtMs, leaseMs } });
+    return this.port.sendMessage({ projectId, jobId, prompt, whenActive, ...order });
   }
 
   /** Waits until the job is found and at rest. Returns `false` if the first poll shows that. */
@@ -660,9 +682,13 @@ export class FollowUp {
 }
 
 /** A delivery that is certain or possible. The job before another run's send is not known. */
-function deliveryOf({ outcome, job }: SendResult, { answer, baseline = {} }: Slot, nowMs: number): Delivery {
+function deliveryOf(
+  { outcome, job, baseline }: SendResult,
+  { answer, baseline: beforeAsk }: Slot,
+  nowMs: number,
+): Delivery {
   const isGranted = answer.kind === 'granted';
-  const before = isGranted ? baseline : {};
+  const before = isGranted ? (baseline ?? beforeAsk ?? {}) : {};
   const knownAtMs = isGranted ? nowMs : answer.outcomeAtMs;
   const isSent = outcome === 'sent';
   return {

@@ -1,8 +1,9 @@
 import { z } from 'zod';
 import { type Refusal, type SendOutcome, sendOutcomes } from '../contract/budget.js';
+import type { Delivered } from '../contract/choices.js';
 import type { FollowUpSettings } from '../contract/follow-up-input.js';
 import { type AgentJob, agentJobSchema, type FollowUpProgress } from '../contract/follow-up.js';
-import { anyAnswerSchema, type Ask, type End, type Settlement, slotSchema } from '../contract/protocol.js';
+import { anyAnswerSchema, type Ask, type End, isAtWork, type Settlement, slotSchema } from '../contract/protocol.js';
 import type { WatchOrder, WatchResult } from './watch.js';
 
 /** What a follow-up needs from its environment: a Temporal workflow or the simulation. No call rejects. */
@@ -26,6 +27,8 @@ export interface FollowUpPort {
    * after the first failure. `result` is `undefined` if the ask was stopped or `untilMs` has passed.
    */
   askForSlot(order: SlotOrder, untilMs: number, onTrouble: (trouble: Trouble) => void): Stoppable<SlotAnswer>;
+  /** Asks the budget whether another run has delivered the message. `undefined`: it does not answer. */
+  wasDelivered(messageTag: string): Promise<Delivered | undefined>;
   /** Whether the history of the workflow is so long or large that the server will soon end it. */
   isHistoryFull(): boolean;
   readJob(order: ReadOrder): Promise<JobRead>;
@@ -58,6 +61,8 @@ export interface SlotOrder {
   whenActive: FollowUpSettings['whenActive'];
   /** Whether an earlier send may have delivered the message. If so, the budget is asked whatever the job shows. */
   isInDoubt: boolean;
+  /** Whether the budget has called a follow-up that had no place: its place does not depend on what the job shows. */
+  isCalled: boolean;
   /** The run that orders it. A reset run repeats its predecessor's ask, which may have led to a send. */
   runId: string;
   ask: Omit<Ask, 'workflowId' | 'runId' | 'leaseMs' | 'drainMs' | 'maxLimit'>;
@@ -66,7 +71,7 @@ export interface SlotOrder {
 const slotAnswerSchema = z.discriminatedUnion('kind', [
   z.object({
     kind: z.literal('asked'),
-    /** The job just before the ask. Missing if the service refused the read. */
+    /** The job just before the ask. Missing if the service refused the read, or it is at work. */
     baseline: agentJobSchema.exactOptional(),
     refusal: z.string().exactOptional(),
     answer: anyAnswerSchema,
@@ -84,8 +89,17 @@ export interface SendOrder {
   projectId: string;
   jobId: string;
   prompt: string;
+  whenActive: FollowUpSettings['whenActive'];
   /** The send starts before `grantedAtMs + leaseMs` less its timeout, in the run `runId`, or never. */
   grant: { runId: string; sendNumber: number; grantedAtMs: number; leaseMs: number };
+  /** The job just before. Missing if the follow-up waited for its grant: the job is then read again. */
+  baseline?: AgentJob;
+}
+
+/** Why nothing is sent to a job that looks like this. */
+export function reasonAgainst(job: AgentJob, whenActive: FollowUpSettings['whenActive']): string | undefined {
+  if (job.status === 'archived') return 'the job was archived';
+  return whenActive === 'wait' && isAtWork(job) ? 'the job works on another message' : undefined;
 }
 
 export interface ReadOrder {
@@ -114,6 +128,7 @@ export interface SendResult {
   grant: string;
   /** `foreign`: the grant belongs to another run, and this one sent nothing. */
   outcome: SendOutcome | 'foreign';
+  baseline?: AgentJob;
   /** The job, as the service's answer to the message shows it. */
   job?: AgentJob;
   message?: string;

@@ -90,6 +90,10 @@ export function createPort({ projectId, poll }: FollowUpSettings): FollowUpPort 
     },
     // Temporal ends a run at 50 MB or 51,200 events.
     isHistoryFull: () => workflowInfo().historySize > 40_000_000 || workflowInfo().historyLength > 40_000,
+    wasDelivered: (messageTag) =>
+      quick.wasDelivered
+        .executeWithOptions({ summary: 'ask about earlier sends' }, [{ projectId, messageTag }])
+        .catch(() => undefined),
     readJob,
     sendMessage: async (order) => {
       const sent = await sendMessage(order);
@@ -170,6 +174,7 @@ async function sendMessage(order: SendOrder): Promise<SendResult> {
   const timeoutMs = Math.max(grant.leaseMs, SHORTEST_SEND_MS);
   const { sendMessage: send } = proxyActivities<Activities>({
     startToCloseTimeout: timeoutMs,
+    heartbeatTimeout: timeoutMs,
     retry: { maximumAttempts: 1 },
     cancellationType: ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
     // Above all watches.
@@ -180,9 +185,11 @@ async function sendMessage(order: SendOrder): Promise<SendResult> {
     return readSendResult(await send.executeWithOptions({ summary }, [order]), order);
   } catch (error) {
     const cause = error instanceof ActivityFailure ? error.cause : error;
+    const details: unknown = cause instanceof TimeoutFailure ? cause.lastHeartbeatDetails : undefined;
+    const { baseline } = (details ?? {}) as Partial<SendResult>;
     const message =
       cause instanceof TimeoutFailure ? 'the worker did not report the outcome of the send' : String(cause);
-    return { grant: grantName(grant), outcome: 'unknown', message };
+    return { grant: grantName(grant), outcome: 'unknown', message, ...(baseline && { baseline }) };
   }
 }
 

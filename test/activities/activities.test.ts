@@ -43,13 +43,11 @@ interface World extends Partial<ActivityDependencies> {
   job?: () => AgentJob | Read;
   answers?: (Answer | Error)[];
   sent?: SendMessageOutcome;
-  /** What happens in the last moment before a post. */
-  beforePost?: () => void;
   closedAtMs?: () => Promise<number | undefined>;
 }
 
 /** A worker whose service and budget are scripted. Its calls are noted in order. */
-function worker({ job = () => rest, answers = [], sent, beforePost, closedAtMs, ...more }: World) {
+function worker({ job = () => rest, answers = [], sent, closedAtMs, ...more }: World) {
   const calls: string[] = [];
   const budgets = {
     ask: vi.fn<Budgets['ask']>(async () => {
@@ -59,6 +57,7 @@ function worker({ job = () => rest, answers = [], sent, beforePost, closedAtMs, 
       return answer;
     }),
     tell: vi.fn<Budgets['tell']>(async () => void calls.push('tell')),
+    wasDelivered: vi.fn<Budgets['wasDelivered']>(async () => 'yes'),
     closedAtMs: vi.fn<Budgets['closedAtMs']>(closedAtMs ?? (async () => undefined)),
     listSends: vi.fn<Budgets['listSends']>(async () => ({ sends: [], others: 7 })),
   };
@@ -68,7 +67,6 @@ function worker({ job = () => rest, answers = [], sent, beforePost, closedAtMs, 
       return s.asRead(job()) as GetJobOutcome;
     },
     sendMessage: async ({ mayStart }: Parameters<AgentJobsClient['sendMessage']>[0]) => {
-      beforePost?.();
       if (!mayStart()) return { outcome: 'notSent', message: 'too late' };
       calls.push('post');
       return sent ?? { outcome: 'sent', statusCode: 200, job: { ...working, transcript: 'long' } };
@@ -104,7 +102,15 @@ function worker({ job = () => rest, answers = [], sent, beforePost, closedAtMs, 
 
 describe('askForSlot', () => {
   const ask = { sendNumber: 2, lane: 'batch', messageTag: 'tag', mayHaveSent: true, startedAtMs: START_MS } as const;
-  const order: SlotOrder = { projectId: 'p', jobId: 'j', whenActive: 'wait', isInDoubt: false, runId: 'run', ask };
+  const order: SlotOrder = {
+    projectId: 'p',
+    jobId: 'j',
+    whenActive: 'wait',
+    isInDoubt: false,
+    isCalled: false,
+    runId: 'run',
+    ask,
+  };
   const askIn = (world: World, more: Partial<SlotOrder> = {}) => {
     const given = worker(world);
     return { ...given, ...given.run(given.askForSlot, { ...order, ...more }) };
@@ -220,19 +226,46 @@ describe('readJob', () => {
 
 describe('sendMessage', () => {
   const grant = { runId: 'run', sendNumber: 3, grantedAtMs: START_MS, leaseMs: config.leaseMs };
-  const order: SendOrder = { projectId: 'p', jobId: 'j', prompt: 'go on', grant };
+  const order: SendOrder = { projectId: 'p', jobId: 'j', prompt: 'go on', whenActive: 'wait', grant };
   const send = (world: World = {}, more: Partial<SendOrder> = {}, info?: Partial<Info>) => {
     const given = worker(world);
     return { ...given, ...given.run(given.sendMessage, { ...order, ...more }, info) };
   };
 
-  test('posts once, and names its grant, the job after it, and what the service’s answer means', async () => {
-    const { result, calls } = send();
-    const expected = { grant: 'run/3', outcome: 'sent', statusCode: 200, job: working };
+  test('posts once, and names its grant, the job before and after it, and what the service’s answer means', async () => {
+    const { result, calls } = send({}, { baseline: rest });
+    const expected = { grant: 'run/3', outcome: 'sent', statusCode: 200, baseline: rest, job: working };
     expect([await result, calls]).toEqual([expected, ['post']]);
-    expect(await send({ linksArePrivate: true }).result).toEqual({ ...expected, linksArePrivate: true });
+    const isPrivate = send({ linksArePrivate: true }, { baseline: rest });
+    expect(await isPrivate.result).toEqual({ ...expected, linksArePrivate: true });
     const sent: SendMessageOutcome = { outcome: 'limited', statusCode: 429, message: 'why', retryAfterMs: 1 };
-    expect(await send({ sent }).result).toEqual({ ...sent, grant: 'run/3' });
+    expect(await send({ sent }, { baseline: rest }).result).toEqual({ ...sent, grant: 'run/3', baseline: rest });
+  });
+
+  test('reads the job where it waited, and keeps it in a heartbeat before the post', async () => {
+    const { result, calls, beats } = send({ job: () => s.done });
+    expect(await result).toMatchObject({ outcome: 'sent', baseline: s.done });
+    expect(calls).toEqual(['get', 'beat', 'post']);
+    expect(beats).toEqual([{ baseline: s.done }]);
+  });
+
+  test.each([
+    [archived, {}],
+    [working, {}],
+    [s.notFound, {}],
+    [failed('service', { retryAfterMs: 1 }), {}],
+    [failed('limited', { retryAfterMs: 9_000 }), { refusal: 'limited', retryAfterMs: 9_000 }],
+    [failed('credentials'), { refusal: 'credentials' }],
+  ])('sends nothing where the job it reads is %o', async (job, refusal) => {
+    const { result, calls } = send({ job: () => job });
+    const outcome = { grant: 'run/3', outcome: 'notSent', message: expect.any(String) as string, ...refusal };
+    expect(await result).toEqual(outcome);
+    expect(calls).not.toContain('post');
+  });
+
+  test('sends to a job at work by request', async () => {
+    const { result } = send({ job: () => working }, { whenActive: 'send' });
+    expect(await result).toMatchObject({ outcome: 'sent', baseline: working });
   });
 
   test.each<[string, string, Partial<Info>]>([
@@ -240,7 +273,7 @@ describe('sendMessage', () => {
     ['a second attempt', 'unknown', { attempt: 2 }],
     ['an activity that was reset', 'unknown', { currentAttemptScheduledTimestampMs: START_MS + 1 }],
   ])('%s sends nothing', async (_, outcome, info) => {
-    const { result, calls } = send({}, {}, info);
+    const { result, calls } = send({}, { baseline: rest }, info);
     expect(await result).toMatchObject({ grant: 'run/3', outcome });
     expect(calls).toEqual([]);
   });
@@ -249,7 +282,7 @@ describe('sendMessage', () => {
     [29_999, 'sent'],
     [30_000, 'notSent'],
   ])('%i ms after the grant by the wall clock, the message is %s', async (lateMs, outcome) => {
-    const { result } = send({}, { grant: { ...grant, grantedAtMs: START_MS - lateMs } });
+    const { result } = send({}, { baseline: rest, grant: { ...grant, grantedAtMs: START_MS - lateMs } });
     expect(await result).toMatchObject({ outcome });
   });
 
@@ -259,8 +292,8 @@ describe('sendMessage', () => {
   ])('a process that stands still before its post sends nothing, by %s', async (_, clocks) => {
     for (const [ms, outcome] of [[29_999, 'sent'] as const, [30_000, 'notSent'] as const]) {
       vi.setSystemTime(START_MS);
-      const beforePost = () => void vi.setSystemTime(START_MS + ms);
-      expect(await send({ clocks, beforePost }).result).toMatchObject({ outcome });
+      const job = () => (vi.setSystemTime(START_MS + ms), rest);
+      expect(await send({ clocks, job }).result).toMatchObject({ outcome });
     }
   });
 });

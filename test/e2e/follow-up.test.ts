@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { SearchAttribute } from '../../src/contract/index.js';
+import type { StartedFollowUp } from '../../src/client/index.js';
 import type { NewJob } from '../../src/simulator/index.js';
 import { eventually } from '../support/eventually.js';
 import { failureOf } from '../support/failure-of.js';
@@ -127,6 +128,8 @@ describe.concurrent('a follow-up', () => {
 
   test('is sent once after a gateway has answered 404 to its reads and its message for a while', async () => {
     const project = newProject();
+    await project.budget.resume();
+    await eventually('the budget has counted', async () => !(await project.status()).isCounting);
     const missing = { projectId: project.id, how: { status: 404, error: 'default backend' } };
     tested.stack.simulator.failNext({ method: 'GET', times: 20, ...missing });
     tested.stack.simulator.failNext({ method: 'POST', ...missing });
@@ -135,6 +138,24 @@ describe.concurrent('a follow-up', () => {
     expect(progress.lastError?.message).toBe('HTTP 404: default backend');
     await project.endWell([followUp]);
     expect(project.ledger.map(({ accepted }) => accepted)).toEqual([false, true]);
+  });
+
+  test('to a job that others wait for is sent in the order of its start, also if it found no place', async () => {
+    const project = newProject();
+    project.addJob();
+    await project.budget.pause();
+    const followUps: StartedFollowUp[] = [];
+    for (let i = 10; i < 25; i += 1) followUps.push(await project.start('job', { prompt: `message ${i}` }));
+    await eventually('ten wait in line, and five have no place', async () => {
+      const all = await Promise.all(followUps.map((followUp) => followUp.progress()));
+      return (
+        ['paused', 'job-busy'].map((why) => all.filter(({ waitReason }) => waitReason === why).length).join() === '10,5'
+      );
+    });
+    await project.budget.resume();
+    await project.endWell(followUps);
+    const prompts = project.ledger.map(({ prompt }) => prompt);
+    expect(prompts).toEqual([...prompts].sort());
   });
 
   test('costs at most 24 events once its budget runs', { tags: 'long' }, async () => {

@@ -61,7 +61,7 @@ test('a follow-up asks, sends, settles, watches the turn and tells its end', asy
   const ask = { sendNumber: 1, lane: 'interactive', mayHaveSent: false, startedAtMs: START_MS };
   expect(scene.asked[0]?.order).toMatchObject({ ...job, isInDoubt: false, ask });
   const grant = { runId: 'run', sendNumber: 1, grantedAtMs: START_MS, leaseMs: s.LEASE_MS };
-  expect(scene.sent[0]?.order).toEqual({ projectId: 'p', jobId: 'j', prompt: 'go on', grant });
+  expect(scene.sent[0]?.order).toEqual({ ...job, prompt: 'go on', baseline: rest, grant });
   expect(scene.told).toEqual([
     { kind: 'settle', runId: 'run', sendNumber: 1, outcome: 'sent', atMs: START_MS },
     { kind: 'end', lastTurn: fingerprint(s.done) },
@@ -73,7 +73,7 @@ test('where it waited for its grant, the job is read again', async () => {
   await scene.pass(10 * MINUTE);
   scene.flow.receive(granted()());
   await scene.pass();
-  expect(scene.calls).toEqual(['ask 1', 'read', 'send 1', 'settle 1 sent', 'watch end']);
+  expect(scene.sent[0]?.order).not.toHaveProperty('baseline');
   expect(scene.sent[0]).toMatchObject({ atMs: START_MS + 10 * MINUTE, order: { grant: { sendNumber: 1 } } });
 });
 
@@ -304,19 +304,19 @@ describe('nothing is repeated for ever at the same pace', () => {
     [
       'the times differ between follow-ups, and begin anew after a place in line',
       { asks: [s.full(), s.full(), waiting(), s.full(), waiting()], port: { random: () => 0.5 } },
-      'pass 2h, asked -> 0m 90s 270s 3870s 66m',
+      'pass 7h, asked -> 0m 90s 270s 21870s 366m',
     ],
     ...(
       [
         ['whose slot is overdue', { expectedAtMs: START_MS + 20 * MINUTE }, 23],
         ['that is told that the budget counts', { reason: 'counting' }, 3],
-        ['whose slot is far', { expectedAtMs: START_MS + 3 * HOUR }, 60],
-        ['that waits for its job', { reason: 'job-busy' }, 60],
+        ['whose slot is far', { expectedAtMs: START_MS + 7 * HOUR }, 360],
+        ['that waits for its job', { reason: 'job-busy' }, 360],
       ] as const
     ).map(([what, more, minutes]): [string, s.Script, string] => [
-      `one ${what} asks again: its budget may have been replaced`,
+      `one ${what} asks again: its grant may be lost`,
       { asks: [waiting(more), s.silent()] },
-      `pass 2h, asked -> 0m ${minutes}m`,
+      `pass 7h, asked -> 0m ${minutes}m`,
     ]),
   ]);
 
@@ -390,7 +390,7 @@ describe('nothing is repeated for ever at the same pace', () => {
   test('a read that is refused before the ask is its last error, and the job is read again before the send', async () => {
     const scene = start({ asks: [(order) => ({ kind: 'asked', refusal: 'HTTP 401', answer: granted()(order) })] });
     await scene.pass();
-    expect(scene.calls.slice(0, 3)).toEqual(['ask 1', 'read', 'send 1']);
+    expect(scene.sent[0]?.order).not.toHaveProperty('baseline');
     expect(scene.flow.progress().lastError).toMatchObject({ message: 'HTTP 401' });
   });
 });
@@ -429,6 +429,25 @@ describe('pollNow', () => {
       expect(scene.shown.at(-1)).toBe(state);
       vi.setSystemTime(START_MS);
     }
+  });
+});
+
+describe('before it says that nothing was delivered, a follow-up without an answer to an ask', () => {
+  test.each([
+    ['yes', 'has delivered it', 'yes'],
+    ['unknown', 'may have delivered it', 'unknown'],
+    ['no', 'was archived before the message was sent', 'no'],
+    ['silent', 'was archived before the message was sent', 'no'],
+  ] as const)('asks its budget what its key was used for: %s', async (wasDelivered, message, delivered) => {
+    const scene = start({ asks: [archived], wasDelivered });
+    const end = await scene.end();
+    expect(end).toMatchObject({ type: 'JobArchived', delivered, message: expect.stringContaining(message) as string });
+    expect(scene.calls).toEqual(['ask 1', 'was it delivered?', 'next task', 'end']);
+  });
+
+  test('does so also if it is cancelled while its job is at work', async () => {
+    const scene = start({ asks: [s.atWork], job: () => working, wasDelivered: 'yes' });
+    await scene.play('pass 1m, cancel, end -> Cancelled yes');
   });
 });
 
@@ -507,7 +526,7 @@ describe('a run that replaces another one', () => {
     [
       'a grant that was typed by hand for no run of this follow-up makes it ask again',
       { asks: [waiting(), waiting()], sends: [foreign] },
-      'pass, grant typed, pass, calls -> ask 1; read; send 1; ask 1',
+      'pass, grant typed, pass, calls -> ask 1; send 1; ask 1',
     ],
   ]);
 });
@@ -532,36 +551,43 @@ describe('a grant that comes while the job works on another message', () => {
     [
       'is given back at once, and the follow-up asks again',
       { asks: [waiting(), s.atWork, known({ outcome: 'notSent' }), granted()], job },
-      'pass 1h+1s, grant, pass, calls -> ask 1; ask 1; watch rest; next task; settle 1 notSent; ask 1, pass 5s, calls 3 -> send 2; settle 2 sent; watch end',
+      'pass 6h+1s, grant, pass, calls -> ask 1; ask 1; watch rest; next task; settle 1 notSent; ask 1, pass 5s, calls 3 -> send 2; settle 2 sent; watch end',
     ],
     [
       'is never used twice, also if it comes again',
       { asks: [waiting(), s.atWork, s.silent()], job },
-      'pass 1h+1s, grant, pass, grant, pass 1s, sent -> 0',
+      'pass 6h+1s, grant, pass, grant, pass 1s, sent -> 0',
     ],
   ]);
 
   test('is taken while the ask is still under way, and the job is read again', async () => {
     const scene = start({ asks: [s.silent()] });
-    await scene.play('grant, pass, calls -> ask 1; read; send 1; settle 1 sent; watch end');
+    await scene.play('grant, pass, calls -> ask 1; send 1; settle 1 sent; watch end');
+    expect(scene.sent[0]?.order.baseline).toBeUndefined();
   });
 
+  const unread = { ...notSent, refusal: 'credentials' } as const;
   test.each<[string, s.Script['read'], Partial<Settings>?]>([
     ['is archived', archived.job],
     ['works on another message', working],
     ['is not found', s.notFound],
     ['cannot be read', { kind: 'failed', message: 'HTTP 500' }],
     ['must not be read', { kind: 'failed', message: 'HTTP 401', refused: { refusal: 'credentials', statusCode: 401 } }],
-  ])('is given back before the prompt is written anywhere where the job %s', async (_, read) => {
-    const scene = start({ asks: [waiting(), s.silent()], read: read! });
-    await scene.play('pass 1m, grant, pass, calls -> ask 1; read; next task; settle 1 notSent');
+  ])('after a refused read is given back without another order to send where the job %s', async (_, read) => {
+    const scene = start({ asks: [waiting(), waiting(), s.silent()], sends: [unread], read: read! });
+    await scene.play(
+      'pass 1m, grant, pass 10s, grant run 2, pass, calls 4 -> ask 2; read; next task; settle 2 notSent',
+    );
     const { refused } = read as { refused?: object };
-    expect(scene.told).toMatchObject([{ kind: 'settle', sendNumber: 1, outcome: 'notSent', ...refused }]);
+    expect(scene.told.at(-1)).toMatchObject({ kind: 'settle', sendNumber: 2, outcome: 'notSent', ...refused });
+    expect(scene.sent).toHaveLength(1);
   });
 
-  test('sends to a job at work by request', async () => {
-    const scene = start({ asks: [waiting()], read: working }, { whenActive: 'send' });
-    await scene.play('pass 1m, grant, pass, sent -> 1');
+  test.each(['wait', 'send'] as const)('after a refused read is used if the job takes it (%s)', async (whenActive) => {
+    const read = whenActive === 'wait' ? rest : working;
+    const scene = start({ asks: [waiting(), waiting()], sends: [unread, {}], read }, { whenActive });
+    await scene.play('pass 1m, grant, pass 10s, grant run 2, pass, calls 4 -> read; send 2; settle 2 sent; watch end');
+    expect(scene.sent[1]?.order).toMatchObject({ baseline: read });
   });
 });
 
@@ -593,8 +619,8 @@ describe('progress', () => {
     flow.receive(waiting({ reason: 'paused', pause })());
     await pass();
     expect(flow.progress()).toMatchObject({ state: 'blocked', waitReason: 'paused', pause, position: 3 });
-    await pass(HOUR);
-    const lastError = { at: iso(START_MS + HOUR), message: 'nothing: service' };
+    await pass(6 * HOUR);
+    const lastError = { at: iso(START_MS + 6 * HOUR), message: 'nothing: service' };
     expect(flow.progress()).toMatchObject({ state: 'blocked', waitReason: 'service', lastError });
     for (const field of ['pause', 'position']) expect(flow.progress()).not.toHaveProperty(field);
   });

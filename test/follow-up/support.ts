@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import type { Delivered } from '../../src/contract/choices.js';
 import type { AgentJob, FollowUpResult, FollowUpSettings as Settings } from '../../src/contract/index.js';
 import type { Answer, Full, Granted, Known, Waiting } from '../../src/contract/protocol.js';
 import { Failed, FollowUp } from '../../src/follow-up/flow.js';
@@ -92,6 +93,8 @@ export interface Script {
   asks?: readonly ScriptedReply[] | ((order: SlotOrder, count: number) => ScriptedReply);
   /** What the job shows after a wait for a grant. @default at rest */
   read?: AgentJob | JobRead;
+  /** What the budget knows of other runs' sends. @default nothing was delivered */
+  wasDelivered?: Delivered | 'silent';
   /** How each send ends, in order. @default sent */
   sends?: readonly ScriptedSend[] | ((order: SendOrder) => ScriptedSend);
   /**
@@ -224,6 +227,12 @@ export class Scene implements FollowUpPort {
     });
   }
 
+  async wasDelivered(): Promise<Delivered | undefined> {
+    this.calls.push('was it delivered?');
+    const { wasDelivered = 'no' } = this.script;
+    return wasDelivered === 'silent' ? undefined : wasDelivered;
+  }
+
   isHistoryFull(): boolean {
     return false;
   }
@@ -243,7 +252,7 @@ export class Scene implements FollowUpPort {
     const { afterMs = 0, ...result } = scripted;
     if (afterMs > 0) await new Promise((resolve) => setTimeout(resolve, afterMs));
     this.#sinceMs = Date.now();
-    return { grant: grantName(order.grant), outcome: 'sent', ...result };
+    return { grant: grantName(order.grant), outcome: 'sent', baseline: order.baseline ?? rest, ...result };
   }
 
   async tellBudget(event: NewEvent): Promise<void> {

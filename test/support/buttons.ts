@@ -2,6 +2,11 @@ import { randomUUID } from 'node:crypto';
 import type { Client, WorkflowHandle } from '@temporalio/client';
 import { GrpcStatus, grpcStatusOf } from '../../src/temporal/grpc.js';
 
+type ResetRequest = Parameters<Client['workflowService']['resetWorkflowExecution']>[0];
+
+/** `RESET_REAPPLY_EXCLUDE_TYPE_SIGNAL` of Temporal's API. */
+const SIGNALS = [1] as unknown as NonNullable<ResetRequest['resetReapplyExcludeTypes']>;
+
 /** One event of a workflow's history. */
 export type HistoryEvent = NonNullable<Awaited<ReturnType<WorkflowHandle['fetchHistory']>>['events']>[number];
 
@@ -33,6 +38,31 @@ export async function resetToTask(
     reason: 'by hand',
     requestId: randomUUID(),
     workflowTaskFinishEventId: task?.eventId ?? null,
+  });
+}
+
+/** Resets a workflow to its last completed task, without the signals since, as `temporal workflow reset` does if asked. */
+export async function resetWithoutSignals(client: Client, workflowId: string): Promise<void> {
+  const handle = client.workflow.getHandle(workflowId);
+  const { events } = await handle.fetchHistory();
+  const task = events?.findLast((event) => event.workflowTaskCompletedEventAttributes);
+  await client.workflowService.resetWorkflowExecution({
+    ...request(client),
+    workflowExecution: { workflowId },
+    reason: 'by hand',
+    workflowTaskFinishEventId: task?.eventId ?? null,
+    resetReapplyExcludeTypes: SIGNALS,
+  });
+}
+
+/** Sends a signal in an encoding that no worker can read. */
+export async function signalUnreadably(client: Client, workflowId: string, signalName: string): Promise<void> {
+  const payload = { metadata: { encoding: Buffer.from('binary/encrypted') }, data: Buffer.from('x') };
+  await client.workflowService.signalWorkflowExecution({
+    ...request(client),
+    workflowExecution: { workflowId },
+    signalName,
+    input: { payloads: [payload] },
   });
 }
 

@@ -114,7 +114,7 @@ export async function play(
       const items = new Set<string | null>(batchWords.map(({ marker }) => marker));
       const ofItems = arrivals.filter(({ prompt }) => items.has(prompt));
       found.push(...check({ followUps: batchWords, arrivals: ofItems, faults, limit: Infinity, windowMs: 1 }));
-      found.push(...(await contradictions(client, id)));
+      found.push(...(await contradictions(client, id, true)));
       if (found.length > 0) for (const { log } of workers) say?.(log);
       violations.push(...found);
       for (const { ending } of records) {

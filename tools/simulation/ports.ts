@@ -1,5 +1,6 @@
+import { TimeoutFailure } from '@temporalio/common';
 import type { z } from 'zod';
-import type { DeliveryDecision, FollowUpSettings as Settings } from '../../src/contract/index.js';
+import type { Delivered, DeliveryDecision, FollowUpSettings as Settings } from '../../src/contract/index.js';
 import { Budget } from '../../src/budget/budget.js';
 import { BudgetLoop, type RecentSends } from '../../src/budget/loop.js';
 import { type BudgetState, newState } from '../../src/budget/state.js';
@@ -46,14 +47,19 @@ export function followUp(settings: Settings): Code {
         return { result: ask(), stop: () => (again ? again.stop() : void (isStopped = true)) };
       },
       isHistoryFull: () => false,
+      async wasDelivered(messageTag) {
+        const said = await run.activity('wasDelivered', { projectId: 'p', messageTag }, ASK_ONCE).result;
+        return said?.value as Delivered | undefined;
+      },
       async readJob(job) {
         const read = await run.activity('readJob', job, ASK_ONCE).result;
         return (read?.value as JobRead | undefined) ?? { kind: 'failed', message: 'not in time' };
       },
       async sendMessage(order) {
         const once = { startToCloseMs: Math.max(order.grant.leaseMs, 10_000), attempts: 1 };
-        const sent = await run.activity('sendMessage', order, once).result;
-        return readSendResult(sent?.value, order);
+        const { value, error } = (await run.activity('sendMessage', order, once).result) ?? {};
+        const details: unknown = error instanceof TimeoutFailure ? error.lastHeartbeatDetails : undefined;
+        return { ...readSendResult(value, order), ...(details as object) };
       },
       async tellBudget(event) {
         const input = { projectId: 'p', event: { runId, ...event, workflowId } };

@@ -31,8 +31,10 @@ export interface Stage {
 const FAULTS_MS = 1_800_000;
 const END_MS = 16 * 3_600_000;
 const LOOK_EVERY_MS = 60_000;
-/** A follow-up asks again after an hour: its grant may be lost, or its budget replaced. */
+/** A budget checks the owners of turns every ten minutes, and who found no place asks again after half an hour. */
 const MOST_LOOKS = 65;
+/** A follow-up asks again after six hours, because its grant may be lost. */
+const MOST_LOOKS_UNHEARD = 370;
 /** A message that was refused waits up to an hour more. */
 const MOST_LOOKS_DELAYED = 2 * MOST_LOOKS;
 /** Several jobs that answer 429 may each pause the project twice, for two minutes. */
@@ -127,7 +129,7 @@ function addCallers({ world, has, service, server, callers }: Stage, [jobs, most
       settleTimeMs: chance.whole(15_000, 120_000),
       prLinkGraceMs: chance.whole(0, 30_000),
       jobTimeoutMs: isImpatient(0.3) ? chance.whole(20_000, 180_000) : 3_600_000,
-      budgetWaitTimeoutMs: isImpatient(0.4) ? chance.whole(10_000, 300_000) : 4 * 3_600_000,
+      budgetWaitTimeoutMs: isImpatient(0.4) ? chance.whole(10_000, 300_000) : 12 * 3_600_000,
     };
     const startsAtMs = START_MS + chance.between(0, isBacklog || chance.happens(0.5) ? 2_000 : 600_000);
     callers.push({ workflowId, startsAtMs, settings, isResendAllowed: false });
@@ -158,7 +160,7 @@ function watchForStuck({ world, has, server, service, callers, log }: Stage): vo
       const count = couldGo ? (looks.get(workflowId) ?? 0) + 1 : 0;
       looks.set(workflowId, count);
       const isDelayed = state.waiters.find((waiter) => waiter.workflowId === workflowId)?.refusals !== undefined;
-      if (count === (isDelayed ? MOST_LOOKS_DELAYED : MOST_LOOKS))
+      if (count === (has.has('signals') ? MOST_LOOKS_UNHEARD : isDelayed ? MOST_LOOKS_DELAYED : MOST_LOOKS))
         log.find('stuck', workflowId, `${free} slots are free`);
       const isHealthy = isFirewalled && !service.blocked.has(settings.jobId);
       if (isHealthy && count === MOST_LOOKS_BLOCKED) log.find('blocked', workflowId, `${free} slots are free`);

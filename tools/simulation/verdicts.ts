@@ -168,11 +168,12 @@ function judgeRun({ log, has, server, service }: Stage, caller: Caller, runs: Ru
   const said = run && saidBy(run);
   if (!said) return;
   const who = `${run.workflowId} ${run.runId} ${said.type}`;
-  // Of an id that was started again by hand, each start speaks for itself.
+  // Each start by hand of an id begins a chain. A budget that starts afresh may not know of an earlier one.
   const chain = runs.filter(({ originalRunId }) => originalRunId === run.originalRunId).map(({ runId }) => runId);
   const ofMessage = accepted.filter(({ prompt, atMs }) => prompt === run.code.prompt && atMs < run.closedAtMs);
   const isDelivered = ofMessage.some(({ runId }) => chain.includes(runId));
-  if (said.delivered === 'no' ? isDelivered : said.delivered === 'yes' && ofMessage.length === 0) {
+  const isKnown = isBudgetLost(has) ? isDelivered : ofMessage.length > 0;
+  if (said.delivered === 'no' ? isKnown : said.delivered === 'yes' && ofMessage.length === 0) {
     log.find('lies', who, said.delivered);
   }
   // Of a message that came while another turn ran, nobody can tell.

@@ -169,6 +169,8 @@ export class Worker {
           answer(undefined);
         });
       },
+      wasDelivered: (_, send) =>
+        this.#ask((answer) => answer(server.latest(BUDGET_ID)?.budget?.wasDelivered(send) ?? 'no')),
       closedAtMs: (workflowId, runId) =>
         this.#ask((answer) => {
           const run = server.runs.get(workflowId)?.find((each) => each.runId === runId);

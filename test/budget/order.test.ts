@@ -1,0 +1,95 @@
+import { describe, expect, it } from 'vitest';
+import { Budget } from '../../src/budget/budget.js';
+import { newState } from '../../src/budget/state.js';
+import type { Answer, Granted } from '../../src/contract/protocol.js';
+import { askOf, followUp, SECOND, T0 } from './support.js';
+
+const settings = { limit: 100, windowMs: 3_600_000, reserve: 0, marginMs: 0 };
+const RETRY_MS = 60 * SECOND;
+
+/** Follow-ups to one job, `0` the oldest, and a budget that has three places for it. */
+class OneJob {
+  nowMs = T0 + 1_000_000;
+  readonly budget = new Budget(newState(settings, T0), { most: 100, mostForJob: 3 });
+
+  constructor() {
+    this.budget.book(this.nowMs, []);
+  }
+
+  ask(name: number): Answer['kind'] {
+    const startedAtMs = T0 + name * SECOND;
+    return this.budget.ask(this.nowMs, askOf(String(name), { job: 'job', startedAtMs })).kind;
+  }
+
+  /** Ends the turn of a follow-up that was granted one. Returns which it wakes, and which is granted the next turn. */
+  endTurn(name: number): { woken: string[]; granted: string[] } {
+    const workflowId = followUp(String(name), 'job');
+    const runId = `run-of-${name}`;
+    this.budget.flushMessages();
+    const sent = { workflowId, runId, sendNumber: 1, outcome: 'sent', atMs: this.nowMs } as const;
+    this.budget.receive(this.nowMs, { kind: 'settle', ...sent });
+    this.budget.receive(this.nowMs, { kind: 'end', workflowId, runId });
+    const messages = this.budget.flushMessages();
+    const nameOf = (id: string) => id.split('/').at(-1) ?? '';
+    return {
+      woken: messages.flatMap((message) => (message.answer ? [] : [nameOf(message.workflowId)])),
+      granted: messages.flatMap(({ workflowId: id, answer }) => (isGranted(answer) ? [nameOf(id)] : [])),
+    };
+  }
+}
+
+const isGranted = (answer: Answer | undefined): answer is Granted => answer?.kind === 'granted';
+
+/** The first has the turn, three have places, and three have none. */
+function newCrowd(): OneJob {
+  const job = new OneJob();
+  expect([0, 1, 2, 3].map((name) => job.ask(name))).toEqual(['granted', 'waiting', 'waiting', 'waiting']);
+  expect([6, 5, 4].map((name) => job.ask(name))).toEqual(['full', 'full', 'full']);
+  return job;
+}
+
+describe('follow-ups without a place for their job', () => {
+  it('get the next ones in the order of their starts', () => {
+    const job = newCrowd();
+    expect(job.endTurn(0)).toEqual({ woken: ['4'], granted: ['1'] });
+    expect(job.ask(4)).toBe('waiting');
+    expect(job.endTurn(1)).toEqual({ woken: ['5'], granted: ['2'] });
+    expect(job.ask(5)).toBe('waiting');
+    expect(job.endTurn(2)).toEqual({ woken: ['6'], granted: ['3'] });
+    expect(job.endTurn(3)).toEqual({ woken: [], granted: ['4'] });
+    expect(job.ask(6)).toBe('waiting');
+    expect(job.endTurn(4)).toEqual({ woken: [], granted: ['5'] });
+    expect(job.endTurn(5)).toEqual({ woken: [], granted: ['6'] });
+  });
+
+  it('keep their turn before one that asks first when there is a place, but starts later', () => {
+    const job = newCrowd();
+    job.endTurn(0);
+    expect([7, 5, 6, 4].map((name) => job.ask(name))).toEqual(['full', 'full', 'full', 'waiting']);
+  });
+
+  it('lose it if they do not come back for a minute', () => {
+    const job = newCrowd();
+    job.endTurn(0);
+    job.nowMs += RETRY_MS - 1;
+    expect(job.ask(5)).toBe('full');
+    job.nowMs += 1;
+    expect(job.ask(5)).toBe('waiting');
+  });
+
+  it('lose it if they ended', () => {
+    const job = newCrowd();
+    job.budget.receive(job.nowMs, { kind: 'end', workflowId: followUp('4', 'job'), runId: 'run-of-4' });
+    expect(job.endTurn(0).woken).toEqual(['5']);
+    job.budget.missed(job.nowMs, { workflowId: followUp('5', 'job') });
+    job.budget.advance(job.nowMs);
+    expect(job.budget.flushMessages().map(({ workflowId }) => workflowId)).toEqual([followUp('6', 'job')]);
+    expect(job.ask(6)).toBe('waiting');
+  });
+
+  it('keep nobody of another lane or another job away', () => {
+    const job = newCrowd();
+    job.endTurn(0);
+    expect(job.budget.ask(job.nowMs, askOf('x', { job: 'another' })).kind).toBe('granted');
+  });
+});
