@@ -11,7 +11,7 @@ export const breaks: Record<string, readonly [profile: string, file: string, tex
   reset: ['budget-resets', 'budget/loop', 'this.budget.state.isCounting = true', 'void 0'],
   lease: ['freezes', 'activities/index', 'const mayStart = () =>', 'const mayStart = () => true ||'],
   run: ['resets', 'activities/index', 'ownRun().runId !== grant.runId', 'false'],
-  'read-run': ['resets', 'activities/index', 'ownRun().runId !== runId', 'false'],
+  'read-run': ['resets+refusals', 'activities/index', 'ownRun().runId !== runId', 'false'],
   resend: ['service+network', 'follow-up/flow', `=== 'resend' && !this.#isResent`, `=== 'resend'`],
   gone: ['service', 'follow-up/watch', 'const GONE_MS = 30_000', 'const GONE_MS = 0'],
   'by-hand': ['activities', 'follow-up/port', 'sent?.grant === grantName(grant) && isKnown', 'isKnown'],
