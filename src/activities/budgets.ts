@@ -9,6 +9,7 @@ import type { RecentSends } from '../budget/loop.js';
 import {
   type Answer,
   type Ask,
+  type Asker,
   askUpdate,
   type BudgetEvent,
   type BudgetSettings,
@@ -77,9 +78,9 @@ export function createBudgets(
     },
 
     /** Whether another run has delivered the message. Without a budget, `no`. */
-    async wasDelivered(projectId: string, send: Pick<Ask, 'workflowId' | 'runId' | 'messageTag'>): Promise<Delivered> {
+    async wasDelivered(projectId: string, asker: Asker): Promise<Delivered> {
       const budget = client.workflow.getHandle(projectBudgetWorkflowId(projectId));
-      return (await ifFound(() => withDeadline(() => budget.query(wasDeliveredQuery, send)))) ?? 'no';
+      return (await ifFound(() => withDeadline(() => budget.query(wasDeliveredQuery, asker)))) ?? 'no';
     },
 
     /** Signals an event to a project's budget, which can miss it if it does not run. */

@@ -11,9 +11,9 @@ import { type Answer, type Ask, type BudgetEvent, isAtWork, type Known, slotSche
 import { refusalOf } from '../contract/signs.js';
 import {
   grantName,
-  reasonAgainst,
   type JobRead,
   type ReadOrder,
+  reasonAgainst,
   type SendOrder,
   type SendResult,
   type SlotAnswer,

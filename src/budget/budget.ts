@@ -6,6 +6,7 @@ import { type Delivered, type Lane, lanes } from '../contract/choices.js';
 import {
   type Answer,
   type Ask,
+  type Asker,
   type BudgetEvent,
   type BudgetSettings,
   type End,
@@ -264,7 +265,7 @@ export class Budget {
   }
 
   /** Whether another run of the follow-up has delivered the message, as far as this budget remembers. */
-  wasDelivered({ workflowId, runId, messageTag }: Pick<Ask, 'workflowId' | 'runId' | 'messageTag'>): Delivered {
+  wasDelivered({ workflowId, runId, messageTag }: Asker): Delivered {
     const known = this.state.known[followUpKey(workflowId)];
     const isOther = known === undefined || known.runId === runId || !['', messageTag].includes(known.messageTag);
     if (isOther || (known.sendNumber === 1 && !mayHaveArrived(known.outcome))) return 'no';
@@ -455,9 +456,8 @@ export class Budget {
     const isBefore = (each: TurnedAway) =>
       each.job === job && each.lane === lane && each.startedAtMs < startedAtMs && isExpected(each, nowMs);
     const ofJob = waiters.filter((each) => each.job === job).length + turnedAway.filter(isBefore).length;
-    const share = lane === 'batch' ? BATCH_PLACES : 1;
-    const isFull = !hasPlace && waiters.length >= share * this.places.most;
-    const isCrowded = !hasPlace && ofJob >= share * this.places.mostForJob;
+    const isFull = !hasPlace && waiters.length >= shareOf(lane) * this.places.most;
+    const isCrowded = !hasPlace && ofJob >= shareOf(lane) * this.places.mostForJob;
     waiters.push({ workflowId, job, ...current, told: 'slot', ...(past?.refusals && { refusals: past.refusals }) });
     this.#sort();
     const refusal = { kind: 'full', runId, sendNumber } as const;
@@ -484,8 +484,7 @@ export class Budget {
     const add = ({ job }: Pick<Waiter, 'job'>) => void ofJobs.set(job, (ofJobs.get(job) ?? 0) + 1);
     for (const each of [...state.waiters, ...state.turnedAway.filter(({ calledAtMs }) => calledAtMs)]) add(each);
     for (const each of state.turnedAway.filter(({ calledAtMs }) => !calledAtMs)) {
-      const share = each.lane === 'batch' ? BATCH_PLACES : 1;
-      if ((ofJobs.get(each.job) ?? 0) >= share * places.mostForJob) continue;
+      if ((ofJobs.get(each.job) ?? 0) >= shareOf(each.lane) * places.mostForJob) continue;
       each.calledAtMs = nowMs;
       add(each);
       this.#messages.push({ workflowId: each.workflowId });
@@ -806,6 +805,11 @@ export function delayedUntilMs({ refusals }: Waiter): number {
   const longestMs = isAlone ? LONGEST_DELAY_MS : LONGEST_PAUSE_MS;
   const delayMs = times > 0 ? Math.min(longestMs, FIRST_DELAY_MS * DELAY_GROWTH ** (times - 1)) : 0;
   return lastAtMs + Math.max(retryAfterMs, delayMs);
+}
+
+/** A lane's share of the places. */
+function shareOf(lane: Lane): number {
+  return lane === 'batch' ? BATCH_PLACES : 1;
 }
 
 /** Whether a follow-up without a place keeps its turn before later ones: until it had the time to come back. */

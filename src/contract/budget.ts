@@ -7,7 +7,14 @@ import { object } from './validation.js';
 
 /** Outcomes of a send. */
 export const sendOutcomes = [
-  ...(['sent', 'rejected', 'notFound', 'unknown', 'notSent', 'limited', 'credentials', 'payment'] as const),
+  'sent',
+  'rejected',
+  'notFound',
+  'unknown',
+  'notSent',
+  'limited',
+  'credentials',
+  'payment',
 ] as const;
 export type SendOutcome = (typeof sendOutcomes)[number];
 

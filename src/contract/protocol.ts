@@ -202,10 +202,9 @@ export function firstBudgetStart(target: ProjectBudgetInput & { taskQueue: strin
   };
 }
 
-/** Whether a run other than `runId` has delivered the message. */
-export const wasDeliveredQuery = defineQuery<Delivered, [Pick<Ask, 'workflowId' | 'runId' | 'messageTag'>]>(
-  'wasDelivered',
-);
+/** The run that asks whether another run of its follow-up has delivered the message. */
+export type Asker = Pick<Ask, 'workflowId' | 'runId' | 'messageTag'>;
+export const wasDeliveredQuery = defineQuery<Delivered, [Asker]>('wasDelivered');
 
 export const tellSignal = defineSignal<[BudgetEvent]>('tell');
 export const answerSignal = defineSignal<[Granted | Waiting]>('budgetAnswer');

@@ -258,8 +258,10 @@ export class FollowUp {
       if (isGranted) await this.#settle(answer, outcome, sent);
       if (outcome === 'rejected') throw this.#rejected(sent);
       const isMissing = outcome === 'notFound';
-      if (isMissing && nowMs - (missingSinceMs ??= nowMs) >= GONE_MS)
-        throw this.#notFound(sent.message, this.#unsent());
+      if (isMissing) {
+        missingSinceMs ??= nowMs;
+        if (nowMs - missingSinceMs >= GONE_MS) throw this.#notFound(sent.message ?? 'HTTP 404', this.#unsent());
+      }
       if (outcome === 'sent' || outcome === 'unknown') {
         const delivery = deliveryOf(sent, slot, nowMs);
         this.#turnUntilMs = delivery.turn.arrivedByMs + this.settings.settleTimeMs;
@@ -613,7 +615,7 @@ export class FollowUp {
     return this.#isInDoubt ? 'unknown' : 'no';
   }
 
-  #notFound(message = 'HTTP 404', delivered: Delivered): Failed {
+  #notFound(message: string, delivered: Delivered): Failed {
     const details = { statusCode: 404, serviceMessage: message };
     return new Failed(FailureType.JobNotFound, `The service does not know the job: ${message}`, delivered, details);
   }
@@ -683,7 +685,7 @@ export class FollowUp {
 
 /** A delivery that is certain or possible. The job before another run's send is not known. */
 function deliveryOf(
-  { outcome, job, baseline }: SendResult,
+  { outcome, baseline, job }: SendResult,
   { answer, baseline: beforeAsk }: Slot,
   nowMs: number,
 ): Delivery {

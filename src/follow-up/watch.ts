@@ -7,11 +7,10 @@ import { fingerprint, isAtWork, type JobFingerprint } from '../contract/protocol
 
 /** What a job shows this soon after another read or the send may come from a replica that lags. */
 const STALE_MS = 10_000;
-/** A job that is not found for so long is gone. */
-export const GONE_MS = 30_000;
-/** A job counts as gone or unreadable after this many consecutive failed polls over at least this time. */
+/** A job counts as gone or unreadable after this many consecutive failed polls over at least these times. */
 const LASTING_POLLS = 3;
-const LASTING_MS = GONE_MS;
+export const GONE_MS = 30_000;
+const UNREADABLE_MS = 30_000;
 /** Each period of trouble must last twice as long as the previous one to be reported, up to about an hour. */
 const MAX_DOUBLINGS = 7;
 
@@ -126,14 +125,14 @@ export function judge(order: WatchOrder, seen: Seen, read: Read, nowMs: number):
     if (failing?.kind === read.kind) failing.polls += 1;
     else seen.failing = { kind: read.kind, polls: 1, sinceMs: nowMs };
   }
-  if (read.kind === 'notFound' && order.until !== 'evidence' && hasLasted(seen, LASTING_MS, nowMs)) {
+  if (read.kind === 'notFound' && order.until !== 'evidence' && hasLasted(seen, GONE_MS, nowMs)) {
     return { kind: 'gone', message: read.message };
   }
   if (nowMs >= order.deadlineMs) return { kind: 'deadline' };
   // Only the start and the end of trouble are reported, because kinds of trouble may alternate.
   if (read.kind === 'job') return order.trouble === null ? undefined : { kind: 'trouble', trouble: null };
   const { troubles = 0 } = seen;
-  const lastingMs = LASTING_MS * 2 ** Math.min(MAX_DOUBLINGS, troubles);
+  const lastingMs = UNREADABLE_MS * 2 ** Math.min(MAX_DOUBLINGS, troubles);
   if (read.kind === 'notFound' || order.trouble !== null || !hasLasted(seen, lastingMs, nowMs)) return undefined;
   seen.troubles = troubles + 1;
   return { kind: 'trouble', trouble: read.reason };

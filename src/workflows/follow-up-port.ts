@@ -59,6 +59,10 @@ const LONGEST_TAKEOVER_MS = 15_000;
 /** Assumed maximum interval of a workflow's retry policy. */
 const LONGEST_RETRY_MS = 3_600_000;
 
+/** Temporal ends a run whose history has 50 MB or 51,200 events. The rest is for what is under way, and for the end. */
+const MOST_BYTES = 40_000_000;
+const MOST_EVENTS = 40_000;
+
 export function createPort({ projectId, poll }: FollowUpSettings): FollowUpPort {
   const { workflowId, runId, attempt, startTime, runTimeoutMs = 0 } = workflowInfo();
   const startedAtMs = startTime.getTime();
@@ -88,8 +92,7 @@ export function createPort({ projectId, poll }: FollowUpSettings): FollowUpPort 
       });
       return { ...asking, result };
     },
-    // Temporal ends a run at 50 MB or 51,200 events.
-    isHistoryFull: () => workflowInfo().historySize > 40_000_000 || workflowInfo().historyLength > 40_000,
+    isHistoryFull: () => workflowInfo().historySize > MOST_BYTES || workflowInfo().historyLength > MOST_EVENTS,
     wasDelivered: (messageTag) =>
       quick.wasDelivered
         .executeWithOptions({ summary: 'ask about earlier sends' }, [{ projectId, messageTag }])

@@ -81,7 +81,7 @@ function listen(projectId: string, loop: BudgetLoop): void {
     return status(now, typeof about === 'string' ? about : undefined);
   };
   setHandler(budgetStatusQuery, answer, { description: 'Slots, queue and last sends' });
-  setHandler(wasDeliveredQuery, (send) => budget.wasDelivered(send));
+  setHandler(wasDeliveredQuery, (asker) => budget.wasDelivered(asker));
   setHandler(tellSignal, (event: unknown) => {
     const parsed = parseInput(budgetEventSchema, event);
     if (parsed.ok && isOfProject(projectId, parsed.value.workflowId)) loop.receive(parsed.value);

@@ -128,8 +128,7 @@ describe.concurrent('a follow-up', () => {
 
   test('is sent once after a gateway has answered 404 to its reads and its message for a while', async () => {
     const project = newProject();
-    await project.budget.resume();
-    await eventually('the budget has counted', async () => !(await project.status()).isCounting);
+    await project.startBudget();
     const missing = { projectId: project.id, how: { status: 404, error: 'default backend' } };
     tested.stack.simulator.failNext({ method: 'GET', times: 20, ...missing });
     tested.stack.simulator.failNext({ method: 'POST', ...missing });
@@ -160,8 +159,7 @@ describe.concurrent('a follow-up', () => {
 
   test('costs at most 24 events once its budget runs', { tags: 'long' }, async () => {
     const project = newProject();
-    await project.budget.resume();
-    await eventually('the budget has counted', async () => !(await project.status()).isCounting);
+    await project.startBudget();
     const followUp = await project.start();
     await followUp.result();
     expect((await project.workflow(followUp).fetchHistory()).events?.length).toBeLessThanOrEqual(24);

@@ -109,6 +109,7 @@ describe('a follow-up ends', () => {
   const notFound = () => s.notFound;
   const hidden = (ms: number) => (ms < 20 * SECOND ? s.notFound : ms < MINUTE ? rest : s.done);
   const gone = { state: 'not-sent', afterMs: 30 * SECOND } as const;
+  const full = { isHistoryFull: () => true };
   const [budgetWaitTimeoutMs, jobTimeoutMs] = [3 * HOUR, MINUTE];
   const inTime = { settings: { budgetWaitTimeoutMs }, afterMs: budgetWaitTimeoutMs };
   testEnds([
@@ -129,6 +130,7 @@ describe('a follow-up ends', () => {
     ['as JobArchived', { asks: [archived] }, 'JobArchived no', { state: 'not-sent' }],
     ['as JobTimeout', { job }, 'JobTimeout yes', { state: 'timed-out', afterMs: DAY }],
     ['before its first poll', { job }, 'JobTimeout yes', { settings: { jobTimeoutMs, poll: hourly }, afterMs: MINUTE }],
+    ['as BudgetWaitTimeout before its history is full', { asks: [waiting()], port: full }, 'BudgetWaitTimeout no'],
     ['as BudgetWaitTimeout in line', { asks: () => waiting() }, 'BudgetWaitTimeout no', inTime],
     ['while its job is at work', { asks: () => s.atWork, job }, 'BudgetWaitTimeout no', inTime],
     ['as Closed after another message', { asks: [{ kind: 'otherMessage' }] }, 'Closed no', asked],
@@ -567,14 +569,14 @@ describe('a grant that comes while the job works on another message', () => {
   });
 
   const unread = { ...notSent, refusal: 'credentials' } as const;
-  test.each<[string, s.Script['read'], Partial<Settings>?]>([
+  test.each<[string, NonNullable<s.Script['read']>]>([
     ['is archived', archived.job],
     ['works on another message', working],
     ['is not found', s.notFound],
     ['cannot be read', { kind: 'failed', message: 'HTTP 500' }],
     ['must not be read', { kind: 'failed', message: 'HTTP 401', refused: { refusal: 'credentials', statusCode: 401 } }],
   ])('after a refused read is given back without another order to send where the job %s', async (_, read) => {
-    const scene = start({ asks: [waiting(), waiting(), s.silent()], sends: [unread], read: read! });
+    const scene = start({ asks: [waiting(), waiting(), s.silent()], sends: [unread], read });
     await scene.play(
       'pass 1m, grant, pass 10s, grant run 2, pass, calls 4 -> ask 2; read; next task; settle 2 notSent',
     );

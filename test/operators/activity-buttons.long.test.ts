@@ -78,8 +78,7 @@ describe.concurrent('a send on its way', () => {
   );
   test.each(cases)('that is %s and %s is delivered once, and that is found out', async (name, how, press) => {
     const project = newProject();
-    await project.budget.resume();
-    await eventually('the budget has counted', async () => !(await project.status()).isCounting);
+    await project.startBudget();
     project.addEndlessJob();
     const release = project.holdMessages('job', 'received');
     const followUp = await project.start('job', { settleTime: '2s' });

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
-import { resetWithoutSignals, signalUnreadably } from '../support/buttons.js';
+import { resetWorkflow, signalUnreadably } from '../support/buttons.js';
 import { eventually } from '../support/eventually.js';
 import { FAST, startStack, type Stack } from '../support/stack.js';
 
@@ -30,7 +30,7 @@ test.each(['budget', 'follow-up'])('a %s with a signal that no worker can read n
   await expect.poll(() => followUps.health()).toMatchObject({ troubles: expect.arrayContaining([trouble]) as unknown });
 
   if (what === 'budget') await budget.restore();
-  else await resetWithoutSignals(client, workflowId);
+  else await resetWorkflow(client, workflowId, 'last', { withoutSignals: true });
   // A grant to a run that was closed more than the margin before was never used.
   const fixedAtMs = Date.now();
   await eventually('the margin is over', () => Date.now() > fixedAtMs + MARGIN_MS);

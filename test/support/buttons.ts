@@ -7,6 +7,11 @@ type ResetRequest = Parameters<Client['workflowService']['resetWorkflowExecution
 /** `RESET_REAPPLY_EXCLUDE_TYPE_SIGNAL` of Temporal's API. */
 const SIGNALS = [1] as unknown as NonNullable<ResetRequest['resetReapplyExcludeTypes']>;
 
+/** `withoutSignals`: the signals since the task are dropped. By default they apply again. */
+interface ResetOptions {
+  withoutSignals?: boolean;
+}
+
 /** One event of a workflow's history. */
 export type HistoryEvent = NonNullable<Awaited<ReturnType<WorkflowHandle['fetchHistory']>>['events']>[number];
 
@@ -17,13 +22,18 @@ export type ResetPoint = 'first' | 'last' | ((tasks: readonly HistoryEvent[]) =>
  * Starts a new run from the end of a task of the newest run, open or closed, as "Reset" in the UI does. It does nothing
  * if no task is complete yet.
  */
-export async function resetWorkflow(client: Client, workflowId: string, point: ResetPoint): Promise<void> {
+export async function resetWorkflow(
+  client: Client,
+  workflowId: string,
+  point: ResetPoint,
+  options: ResetOptions = {},
+): Promise<void> {
   const handle = client.workflow.getHandle(workflowId);
   const { runId } = await handle.describe();
   const { events } = await handle.fetchHistory();
   const tasks = (events ?? []).filter((event) => event.workflowTaskCompletedEventAttributes);
   const task = point === 'first' ? tasks[0] : point === 'last' ? tasks.at(-1) : point(tasks);
-  if (task) await resetToTask(client, { workflowId, runId }, task);
+  if (task) await resetToTask(client, { workflowId, runId }, task, options);
 }
 
 /** Starts a new run from the event that completed a task of a run. The server refuses a reset without one. */
@@ -31,6 +41,7 @@ export async function resetToTask(
   client: Client,
   { workflowId, runId }: { workflowId: string; runId: string },
   task: HistoryEvent | undefined,
+  { withoutSignals = false }: ResetOptions = {},
 ): Promise<void> {
   await client.workflowService.resetWorkflowExecution({
     namespace: client.options.namespace,
@@ -38,20 +49,7 @@ export async function resetToTask(
     reason: 'by hand',
     requestId: randomUUID(),
     workflowTaskFinishEventId: task?.eventId ?? null,
-  });
-}
-
-/** Resets a workflow to its last completed task, without the signals since, as `temporal workflow reset` does if asked. */
-export async function resetWithoutSignals(client: Client, workflowId: string): Promise<void> {
-  const handle = client.workflow.getHandle(workflowId);
-  const { events } = await handle.fetchHistory();
-  const task = events?.findLast((event) => event.workflowTaskCompletedEventAttributes);
-  await client.workflowService.resetWorkflowExecution({
-    ...request(client),
-    workflowExecution: { workflowId },
-    reason: 'by hand',
-    workflowTaskFinishEventId: task?.eventId ?? null,
-    resetReapplyExcludeTypes: SIGNALS,
+    resetReapplyExcludeTypes: withoutSignals ? SIGNALS : [],
   });
 }
 

@@ -114,6 +114,12 @@ export class Project {
     return status;
   }
 
+  /** Starts the budget, and waits until it has counted. */
+  async startBudget(): Promise<void> {
+    await this.budget.resume();
+    await eventually('the budget has counted', async () => !(await this.status()).isCounting);
+  }
+
   waiting(count: number): Promise<unknown> {
     return eventually(`${count} wait`, async () => (await this.status()).waitingTotal === count);
   }
