@@ -2,6 +2,7 @@ import { Context } from '@temporalio/activity';
 import { type Client, WithStartWorkflowOperation, WorkflowExecutionAlreadyStartedError } from '@temporalio/client';
 import { projectBudgetWorkflowId, SearchAttribute, WorkflowType } from '../contract/index.js';
 import { type Delivered, sendingStates, waitingStates } from '../contract/choices.js';
+import { defined } from '../contract/defined.js';
 import { iso } from '../contract/durations.js';
 import { HAS_ENDED, ifFound, IS_OPEN, isOpen } from '../temporal/lookups.js';
 import type { ListedSend } from '../budget/budget.js';
@@ -96,8 +97,8 @@ export function createBudgets(
     },
 
     /**
-     * Lists follow-ups of a project that may have sent: those that closed since `sinceMs`, and running ones past their
-     * send.
+     * Lists follow-ups of a project that may have sent: those that closed since `sinceMs`, running ones past their send,
+     * and those that wait to send again and have sent since then.
      *
      * @param query.alsoWaiting also those that wait, because their state may lag behind a grant; a follow-up without a
      *   state has sent nothing
@@ -105,11 +106,12 @@ export function createBudgets(
     async listSends({ projectId, sinceMs, alsoWaiting }: SendsQuery): Promise<Pick<RecentSends, 'sends' | 'others'>> {
       const state = SearchAttribute.state.name;
       const isShown = alsoWaiting ? 'IS NOT NULL' : `IN (${sendingStates.map((sending) => `'${sending}'`).join(', ')})`;
-      const running = `(${IS_OPEN} AND ${state} ${isShown})`;
+      const sentSince = `${SearchAttribute.lastSendAt.name} >= '${iso(sinceMs)}'`;
+      const running = `(${IS_OPEN} AND (${state} ${isShown} OR ${sentSince}))`;
       // Server 1.29 also matches running workflows by CloseTime.
       const closed = `(${HAS_ENDED} AND CloseTime >= '${iso(sinceMs)}')`;
       const ofProject = `WorkflowType = '${WorkflowType.followUp}' AND ${SearchAttribute.projectId.name} = '${projectId}'`;
-      const found: (ListedSend & { closedAtMs: number })[] = [];
+      const found: { send: ListedSend; closedAtMs: number }[] = [];
       for await (const each of client.workflow.list({ query: `${ofProject} AND (${running} OR ${closed})` })) {
         const { name: status } = each.status;
         const isRunning = isOpen(each.status);
@@ -118,11 +120,12 @@ export function createBudgets(
         if (!isRunning && (shown === 'not-sent' || status === 'CANCELLED')) continue;
         const closedAtMs = each.closeTime?.getTime() ?? Number.MAX_SAFE_INTEGER;
         const isWaiting = isRunning && waitingStates.some((waiting) => waiting === shown);
-        found.push({ workflowId: each.workflowId, isRunning, isWaiting, closedAtMs });
+        const sentAtMs = each.typedSearchAttributes.get(SearchAttribute.lastSendAt)?.getTime();
+        found.push({ send: defined({ workflowId: each.workflowId, isRunning, isWaiting, sentAtMs }), closedAtMs });
       }
-      found.sort((a, b) => a.closedAtMs - b.closedAtMs);
-      const sends = found.slice(-MAX_LISTED).map(({ closedAtMs: _, ...send }) => send);
-      return { sends, others: found.length - sends.length };
+      const all = found.sort((a, b) => a.closedAtMs - b.closedAtMs).map(({ send }) => send);
+      const others = all.slice(0, -MAX_LISTED).filter(({ sentAtMs = Infinity }) => sentAtMs >= sinceMs).length;
+      return { sends: all.slice(-MAX_LISTED), others };
     },
   };
 }

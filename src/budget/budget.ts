@@ -85,8 +85,10 @@ export interface Message {
 export interface ListedSend {
   workflowId: string;
   isRunning: boolean;
-  /** It is waiting: it has not sent, unless its state lags. */
+  /** It is waiting: it has not sent, unless its state lags, or will send again. */
   isWaiting?: boolean;
+  /** When its last send began, at the earliest. Default: it may have begun just now. */
+  sentAtMs?: number;
 }
 
 /** New settings. Missing ones stay unchanged. */
@@ -166,18 +168,30 @@ export class Budget {
   }
 
   /**
-   * Books sends that this budget does not remember, the oldest first, each as a send made now with an unknown outcome.
+   * Books sends that this budget does not remember, the oldest first, each with an unknown outcome. As evidence they are
+   * as new as the list.
    *
    * @param more.others number of further sends, of which nothing is known
+   * @param more.leaseMs time within which a send ends or never starts
    * @param more.drainMs how long bytes of sends in progress may still arrive
    */
-  book(nowMs: number, sends: readonly ListedSend[], more: { others?: number; drainMs?: number } = {}): void {
+  book(
+    nowMs: number,
+    sends: readonly ListedSend[],
+    more: { others?: number; leaseMs?: number; drainMs?: number } = {},
+  ): void {
     const { state } = this;
-    const { others = 0, drainMs = 0 } = more;
+    const { others = 0, leaseMs = 0, drainMs = 0 } = more;
     const atMs = nowMs + drainMs;
     this.#expire(nowMs);
     state.spent.push(...Array.from({ length: others }, () => atMs));
-    for (const { workflowId, isRunning } of sends) {
+    for (const { workflowId, isRunning, isWaiting, sentAtMs = nowMs } of sends) {
+      const heldFromMs = Math.min(nowMs, sentAtMs + leaseMs + state.settings.marginMs) + drainMs;
+      if (isWaiting) {
+        this.#hold(heldFromMs, 'unknown');
+        this.#list({ workflowId, sendNumber: 1, grantedAtMs: sentAtMs, settledAtMs: sentAtMs, outcome: 'unknown' });
+        continue;
+      }
       const past = state.known[followUpKey(workflowId)];
       const wasReported = past?.outcome === 'sent';
       if (past?.outcome === 'rejected' || (wasReported && !isRunning)) continue;
@@ -187,7 +201,11 @@ export class Budget {
       const waiter = state.waiters.find((each) => each.workflowId === workflowId);
       const sendNumber = Math.max(past?.sendNumber ?? 1, waiter?.sendNumber ?? 1);
       if (!wasReported)
-        this.#bookSend(atMs, { workflowId, runId: '', sendNumber }, 'unknown', { waiter, listedAtMs: nowMs });
+        this.#bookSend(atMs, { workflowId, runId: '', sendNumber }, 'unknown', {
+          waiter,
+          heldFromMs,
+          listedAtMs: sentAtMs,
+        });
       if (waiter) this.#leaveLine(workflowId);
       if (waiter) this.#messages.push({ workflowId });
       const key = followUpKey(workflowId);
@@ -665,14 +683,19 @@ export class Budget {
    * Counts a send that this budget did not grant. It becomes the latest of its follow-up only if no later one is known
    * and if it may have arrived; otherwise an unknown later send may exist.
    *
-   * @param atMs start of the window in which its slot is held
+   * @param atMs when it may have been made, at the latest
+   * @param more.heldFromMs start of the window in which its slot is held. Default: `atMs`
    * @param more.listedAtMs its time in the list of sends. Default: `atMs`
    */
   #bookSend(
     atMs: number,
     send: SendId,
     outcome: SendOutcome,
-    { waiter, listedAtMs = atMs }: { waiter?: Waiter | undefined; listedAtMs?: number } = {},
+    {
+      waiter,
+      heldFromMs = atMs,
+      listedAtMs = atMs,
+    }: { waiter?: Waiter | undefined; heldFromMs?: number; listedAtMs?: number } = {},
   ): void {
     const { workflowId, runId, sendNumber } = send;
     const { state } = this;
@@ -687,7 +710,7 @@ export class Budget {
         ...(isCounted && ({ isCounted } as const)),
       });
     }
-    this.#hold(atMs, outcome);
+    this.#hold(heldFromMs, outcome);
     this.#list({ workflowId, sendNumber, grantedAtMs: listedAtMs, settledAtMs: listedAtMs, outcome });
   }
 

@@ -31,6 +31,7 @@ import {
   type QueueType,
   readPollers,
 } from '../temporal/lookups.js';
+import { QUERY_OF_ALL } from '../temporal/search-attributes.js';
 import { RefusedError, TemporalUnreachableError, WorkerUnavailableError } from './errors.js';
 import {
   type About,
@@ -132,14 +133,7 @@ export async function readHealth(client: Client, taskQueue: string): Promise<Hea
     taskQueues,
   };
   try {
-    // A query that names them needs no permission to list attributes.
-    await listIds(
-      client,
-      Object.values(SearchAttribute)
-        .map(({ name }) => `${name} = 'none'`)
-        .join(' AND '),
-      1,
-    );
+    await listIds(client, QUERY_OF_ALL, 1);
   } catch (error) {
     if (!RefusedError.is(error, 'SearchAttributesMissing')) throw error;
     const nothing = { followUps: {}, blocked: [], batchIds: [], troubles: [] };

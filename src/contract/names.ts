@@ -39,7 +39,7 @@ export function budgetTaskQueue(taskQueue: string): string {
 /** Longest Keyword that every Temporal store accepts. A longer `prLink` is not in the attribute. */
 export const MAX_KEYWORD_LENGTH = 255;
 
-/** The search attributes of a follow-up, all Keyword. The worker registers them when it starts. */
+/** The search attributes of a follow-up. The worker registers them when it starts. */
 export const SearchAttribute = {
   projectId: defineSearchAttributeKey('FollowUpProjectId', SearchAttributeType.KEYWORD),
   jobId: defineSearchAttributeKey('FollowUpJobId', SearchAttributeType.KEYWORD),
@@ -48,6 +48,8 @@ export const SearchAttribute = {
   /** The job's status at the last read. */
   jobStatus: defineSearchAttributeKey('FollowUpJobStatus', SearchAttributeType.KEYWORD),
   prLink: defineSearchAttributeKey('FollowUpPrLink', SearchAttributeType.KEYWORD),
+  /** When its message was last sent, or may have been: its slot is held from then. */
+  lastSendAt: defineSearchAttributeKey('FollowUpLastSendAt', SearchAttributeType.DATETIME),
   batchId: defineSearchAttributeKey('FollowUpBatchId', SearchAttributeType.KEYWORD),
 } as const;
 

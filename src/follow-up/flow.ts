@@ -111,6 +111,8 @@ export class FollowUp {
   #isResent = false;
   #fullInARow = 0;
   #sendNumber = 1;
+  /** When the last send of the message began, or may have. */
+  #lastSendAtMs: number | undefined;
   /** Once the message may have been delivered, the time until which the job may show the previous turn. */
   #turnUntilMs: number | undefined;
   #stop: () => void = () => undefined;
@@ -242,6 +244,7 @@ export class FollowUp {
         // A budget that was reset may have granted the send twice: this outcome then says nothing of the first grant.
         const isForgotten = this.#isInDoubt && !answer.remembersAll && answer.grantedTo !== port.runId;
         if (isUndone ? isForgotten : !answer.isLatest) throw this.#closed(answer);
+        this.#lastSendAtMs = answer.grantedAtMs;
       }
       if (isGranted) this.#spent = grantName(answer);
       const isToRead = isGranted && !slot.baseline && isReadRefused;
@@ -447,7 +450,8 @@ export class FollowUp {
     // A decision covers one send only.
     this.#decision = undefined;
     const order = { grant: { runId, sendNumber, grantedAtMs, leaseMs }, ...(baseline && { baseline }) };
-    // Shown before the send, because a new budget finds possible sends by their state.
+    // Shown before the send, because a new budget finds possible sends by their state and time.
+    this.#lastSendAtMs = this.port.nowMs();
     this.#show({ state: 'sending' });
     return this.port.sendMessage({ projectId, jobId, prompt, whenActive, ...order });
   }
@@ -596,7 +600,7 @@ export class FollowUp {
   #show(standing: FollowUpStanding, place: Place = {}): void {
     this.#standing = { ...standing, ...place };
     if (isEndState(standing.state)) delete this.#facts.waitsUntil;
-    this.port.show(this.progress());
+    this.port.show(this.progress(), this.#lastSendAtMs);
   }
 
   #see(job: AgentJob, isOwnTurn = false): void {

@@ -38,7 +38,8 @@ export interface FollowUpPort {
   tellBudget(event: NewEvent): Promise<void>;
   /** Starts a watch. `result` is `undefined` if it was stopped. */
   watchJob(order: WatchOrder): Stoppable<WatchResult>;
-  show(progress: FollowUpProgress): void;
+  /** @param lastSendAtMs when the last send of the message began, or may have */
+  show(progress: FollowUpProgress, lastSendAtMs: number | undefined): void;
 }
 
 export interface Stoppable<T> {

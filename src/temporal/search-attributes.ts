@@ -3,8 +3,15 @@ import { SearchAttribute } from '../contract/index.js';
 import { TemporalUnreachableError } from './errors.js';
 import { describeGrpcError, GrpcStatus, grpcStatusOf, isPassingTrouble, pause } from './grpc.js';
 
-/** `INDEXED_VALUE_TYPE_KEYWORD` of Temporal's API. */
-const KEYWORD = 2;
+/** `INDEXED_VALUE_TYPE_*` of Temporal's API, and a value that nothing has, for a query. */
+const TYPES = {
+  KEYWORD: { name: 'Keyword', code: 2, unused: 'none' },
+  DATETIME: { name: 'Datetime', code: 6, unused: '1970-01-01T00:00:00Z' },
+};
+const typeOf = new Map(Object.values(SearchAttribute).map(({ name, type }) => [name, TYPES[type]]));
+
+/** A list query with all search attributes, which finds nothing. It needs no permission to list attributes. */
+export const QUERY_OF_ALL = [...typeOf].map(([name, { unused }]) => `${name} = "${unused}"`).join(' AND ');
 
 /** The server reads attributes from a cache that may be a minute old. */
 const QUERYABLE_TIMEOUT_MS = 90_000;
@@ -13,7 +20,7 @@ const QUERYABLE_INTERVAL_MS = 500;
 const CALL_TIMEOUT_MS = 10_000;
 
 /** The server's refusal of one attribute too many, the only sign of the limit. */
-const OVER_LIMIT = /more than (\d+) search attributes? of type Keyword/i;
+const OVER_LIMIT = /more than (\d+) search attributes? of type (\w+)/i;
 
 const REFUSALS: readonly unknown[] = [
   GrpcStatus.PERMISSION_DENIED,
@@ -54,12 +61,13 @@ export async function ensureSearchAttributes(
 }
 
 async function ensure(connection: ConnectionLike, namespace: string, timeoutMs: number, signal?: AbortSignal) {
-  const names = Object.values(SearchAttribute).map(({ name }) => name);
+  const names = [...typeOf.keys()];
   const existing = await listAttributes(connection, namespace);
-  const wrong = names.filter((name) => existing?.has(name) && existing.get(name) !== KEYWORD);
+  const isWrong = (name: string) => existing?.has(name) && existing.get(name) !== typeOf.get(name)?.code;
+  const wrong = names.filter(isWrong).map((name) => `${name} with another type than ${typeOf.get(name)?.name}`);
   if (wrong.length > 0) {
     throw new SearchAttributesError(
-      `namespace ${namespace} has ${wrong.join(', ')} with another type than Keyword: remove them ` +
+      `namespace ${namespace} has ${wrong.join(', ')}: remove them ` +
         '("temporal operator search-attribute remove") and run "follow-up setup"',
     );
   }
@@ -87,7 +95,7 @@ async function addAttributes(
   { connection, namespace, names }: Target,
   existing: ReadonlyMap<string, number> | undefined,
 ): Promise<string[]> {
-  const searchAttributes = Object.fromEntries(names.map((name) => [name, KEYWORD]));
+  const searchAttributes = Object.fromEntries(names.map((name) => [name, typeOf.get(name)?.code ?? 0]));
   try {
     await withinLimit(connection, () =>
       connection.operatorService.addSearchAttributes({ namespace, searchAttributes }),
@@ -101,10 +109,10 @@ async function addAttributes(
     if (existing === undefined && isRefused) return [];
     if (isPassingTrouble(error)) throw error;
     const reason = describeGrpcError(error);
-    const limit = OVER_LIMIT.exec(reason)?.[1];
+    const [, limit, type] = OVER_LIMIT.exec(reason) ?? [];
     let why = `, and the server does not register them (${reason})`;
     if (limit !== undefined) {
-      why = `: ${describeLimit(Number(limit), names.length, existing)}`;
+      why = `: ${describeLimit(Number(limit), type, names, existing)}`;
     } else if (isRefused) {
       why = `, and these credentials may not register them (${reason}): run "follow-up setup" with credentials that can`;
     }
@@ -113,12 +121,19 @@ async function addAttributes(
   }
 }
 
-function describeLimit(limit: number, needed: number, existing: ReadonlyMap<string, number> | undefined): string {
-  const used = existing && [...existing.values()].filter((type) => type === KEYWORD).length;
+function describeLimit(
+  limit: number,
+  typeName: string | undefined,
+  names: readonly string[],
+  existing: ReadonlyMap<string, number> | undefined,
+): string {
+  const type = Object.values(TYPES).find(({ name }) => name === typeName);
+  const needed = names.filter((name) => typeOf.get(name) === type).length;
+  const used = existing && [...existing.values()].filter((code) => code === type?.code).length;
   const free = used === undefined ? '' : `, ${Math.max(0, limit - used)} free`;
   return (
-    `${needed} needed${free}, because the server allows ${limit} of type Keyword in a namespace. Remove what nothing ` +
-    'uses ("temporal operator search-attribute list" and "remove"), or use another namespace (TEMPORAL_NAMESPACE)'
+    `${needed} needed${free}, because the server allows ${limit} of type ${typeName} in a namespace. Remove what ` +
+    'nothing uses ("temporal operator search-attribute list" and "remove"), or use another namespace (TEMPORAL_NAMESPACE)'
   );
 }
 
@@ -132,11 +147,10 @@ async function waitUntilQueryable(
   signal?: AbortSignal,
 ): Promise<void> {
   const deadlineMs = performance.now() + timeoutMs;
-  const query = names.map((name) => `${name} = "none"`).join(' AND ');
   for (;;) {
     try {
       await withinLimit(connection, () =>
-        connection.workflowService.listWorkflowExecutions({ namespace, pageSize: 1, query }),
+        connection.workflowService.listWorkflowExecutions({ namespace, pageSize: 1, query: QUERY_OF_ALL }),
       );
       return;
     } catch (error) {

@@ -1,4 +1,4 @@
-import type { FollowUpProgress } from '../contract/follow-up.js';
+import type { SearchAttributePair } from '@temporalio/common';
 import {
   ActivityCancellationType,
   ActivityFailure,
@@ -113,17 +113,21 @@ export function createPort({ projectId, poll }: FollowUpSettings): FollowUpPort 
 }
 
 /** Shows progress. The details change each time; search attributes, which cost an event, change only if they differ. */
-function createDisplay(workflowId: string, arePrivate: () => boolean): (progress: FollowUpProgress) => void {
+function createDisplay(workflowId: string, arePrivate: () => boolean): FollowUpPort['show'] {
   const shown = new Map<string, string>();
-  return (progress) => {
+  let shownSendAtMs: number | undefined;
+  return (progress, lastSendAtMs) => {
     const { projectId, jobId, state, jobStatus, prLink } = progress;
     const isLinkShown = prLink !== undefined && prLink.length <= MAX_KEYWORD_LENGTH && !arePrivate();
     const values = { projectId, jobId, state, jobStatus, ...(isLinkShown && { prLink }) };
-    const pairs = Object.entries(values).flatMap(([name, value]) => {
+    const pairs: SearchAttributePair[] = Object.entries(values).flatMap(([name, value]) => {
       if (value === undefined || shown.get(name) === value) return [];
       shown.set(name, value);
       return [{ key: SearchAttribute[name as keyof typeof values], value: value.slice(0, MAX_KEYWORD_LENGTH) }];
     });
+    if (lastSendAtMs !== undefined && lastSendAtMs !== shownSendAtMs)
+      pairs.push({ key: SearchAttribute.lastSendAt, value: new Date(lastSendAtMs) });
+    shownSendAtMs = lastSendAtMs;
     if (pairs.length > 0) upsertSearchAttributes(pairs);
     setCurrentDetails(describeProgress(progress, workflowId, Date.now()));
   };

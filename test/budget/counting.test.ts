@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest';
-import { Desk, followUp, HOUR, listed, MINUTE, testRules } from './support.js';
+import { Desk, followUp, HELD, HOUR, listed, MARGIN, MINUTE, testRules } from './support.js';
 
 describe('a budget that counts', () => {
   testRules(`
   - grants nothing, and says why [counts]
     ask a -> waiting counting position=1, wait 24h, granted ->
-  - books each send of the list as made now, then grants the rest [counts limit=4]
+  - books each send of the list, then grants the rest [counts limit=4]
     ask b*5, wait 1m, book a1 a2 +1, granted -> b0, settle b0, next -> held b1 b2 b3 b4
   - knows those whom it books, once each, so that their ids are not sent again [counts]
     book a, ask a reset -> known outcome=unknown isSameMessage=false, used -> 1
@@ -63,5 +63,32 @@ describe('a budget that counts', () => {
     const booked = { grantedAtMs: desk.nowMs, settledAtMs: desk.nowMs, outcome: 'unknown' };
     expect(desk.state.lastSends).toMatchObject([{ workflowId: followUp('a'), ...booked }]);
     expect(desk.budget.slotEnds()[0]).toBeGreaterThanOrEqual(desk.nowMs + MINUTE + HOUR);
+  });
+
+  it('holds the slot of a send whose time is known until its own window is over, with lease and drain', () => {
+    const desk = new Desk({ counts: true });
+    const sentAtMs = desk.nowMs - 20 * MINUTE;
+    const send = { workflowId: followUp('a'), isRunning: true, sentAtMs };
+    desk.budget.book(desk.nowMs, [send], { leaseMs: 2 * MINUTE, drainMs: MINUTE });
+    expect(desk.state.lastSends).toMatchObject([{ grantedAtMs: sentAtMs }]);
+    expect(desk.budget.slotEnds()).toEqual([sentAtMs + 3 * MINUTE + HELD + MARGIN]);
+  });
+
+  it('holds no slot for agents at work on messages of yesterday, and keeps their jobs for them', () => {
+    const desk = new Desk({ counts: true, limit: 3 });
+    const sentAtMs = desk.nowMs - 20 * HOUR;
+    const atWork = ['a', 'b', 'c', 'd'].map((name) => ({ workflowId: followUp(name), isRunning: true, sentAtMs }));
+    desk.budget.book(desk.nowMs, atWork, { leaseMs: MINUTE, drainMs: MINUTE });
+    expect(desk.ask('next-of-a', { workflowId: followUp('next', 'a') })).toMatchObject({ reason: 'job-busy' });
+    expect(['x', 'y', 'z'].map((name) => desk.ask(name).kind)).toEqual(['granted', 'granted', 'granted']);
+    expect(desk.ask('a', { mayHaveSent: true, runId: 'reset' })).toMatchObject({ kind: 'known', outcome: 'unknown' });
+  });
+
+  it('holds a slot for a message that waits to be sent again, and leaves it its place', () => {
+    const desk = new Desk({ counts: true, limit: 2 });
+    const send = { workflowId: followUp('a'), isRunning: true, isWaiting: true, sentAtMs: desk.nowMs - MINUTE };
+    desk.budget.book(desk.nowMs, [send]);
+    expect(desk.ask('a', { sendNumber: 2 })).toMatchObject({ kind: 'granted' });
+    expect(desk.ask('b')).toMatchObject({ kind: 'waiting', reason: 'slot' });
   });
 });

@@ -168,7 +168,7 @@ describe.concurrent('a follow-up', () => {
   test('shows in search attributes, summary and details', async () => {
     const project = newProject();
     const followUp = await project.start();
-    const { prLink } = await followUp.result();
+    const { prLink, sentAt } = await followUp.result();
     const description = await project.workflow(followUp).describe();
     const values = description.typedSearchAttributes.getAll().map(({ key, value }) => [key.name, value]);
     expect(Object.fromEntries(values)).toMatchObject({
@@ -178,6 +178,9 @@ describe.concurrent('a follow-up', () => {
       [SearchAttribute.jobStatus.name]: 'completed',
       [SearchAttribute.prLink.name]: prLink,
     });
+    const lastSendAtMs = description.typedSearchAttributes.get(SearchAttribute.lastSendAt)?.getTime();
+    expect(lastSendAtMs).toBeGreaterThan(Date.parse(sentAt) - 30_000);
+    expect(lastSendAtMs).toBeLessThanOrEqual(Date.parse(sentAt));
     expect(await description.staticSummary()).toContain('job');
     const { definition, currentDetails } = await project
       .workflow(followUp)
@@ -205,7 +208,7 @@ describe.concurrent('a follow-up', () => {
 test('the saved views in the docs are queries that Temporal accepts', async () => {
   const page = readFileSync(new URL('../../docs/how-to/temporal-ui.md', import.meta.url), 'utf8');
   const queries = [...page.matchAll(/^\| [^|]+\| `(WorkflowType = [^`]+)`/gm)].map(([, query]) => query ?? '');
-  expect(queries).toHaveLength(6);
+  expect(queries).toHaveLength(7);
   for (const query of queries) {
     expect((await tested.stack.client.workflow.count(query)).count).toBeGreaterThanOrEqual(0);
   }

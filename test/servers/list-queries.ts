@@ -2,9 +2,10 @@ import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { InterceptingCall, type Interceptor } from '@grpc/grpc-js';
 import { Client, Connection, type WorkflowHandle } from '@temporalio/client';
-import { TypedSearchAttributes } from '@temporalio/common';
+import { type SearchAttributePair, TypedSearchAttributes } from '@temporalio/common';
 import { expect, onTestFinished } from 'vitest';
 import { createBudgets } from '../../src/activities/budgets.js';
+import type { ListedSend } from '../../src/budget/budget.js';
 import { DEFAULT_BUDGET_SETTINGS } from '../../src/client/budget.js';
 import { FollowUpClient, type ListFilter } from '../../src/client/index.js';
 import { followUpStates, followUpWorkflowId, openStates, SearchAttribute } from '../../src/contract/index.js';
@@ -60,13 +61,17 @@ export async function checkListQueries(address: string, isUnified: boolean): Pro
   expect(problem === GrpcStatus.INVALID_ARGUMENT).toBe(isUnified);
 
   /** Starts a follow-up that no worker takes, so that it stays as it is. */
-  const place = (path: string, more: { state?: string; prLink?: string } = {}): Promise<WorkflowHandle> => {
+  const place = (
+    path: string,
+    { lastSendAt, ...more }: { state?: string; prLink?: string; lastSendAt?: Date } = {},
+  ): Promise<WorkflowHandle> => {
     const [projectId = '', jobId = ''] = path.split('/');
-    const values = Object.entries({ projectId, jobId, ...more });
-    const pairs = values.map(([name, value]) => ({
-      key: SearchAttribute[name as keyof typeof SearchAttribute],
+    const keywords = Object.entries({ projectId, jobId, ...more });
+    const pairs: SearchAttributePair[] = keywords.map(([name, value]) => ({
+      key: SearchAttribute[name as 'projectId' | 'jobId' | 'state' | 'prLink'],
       value,
     }));
+    if (lastSendAt) pairs.push({ key: SearchAttribute.lastSendAt, value: lastSendAt });
     return client.workflow.start('followUp', {
       workflowId: followUpWorkflowId({ projectId, jobId, key: 'key' }),
       taskQueue: 'nobody',
@@ -89,6 +94,8 @@ export async function checkListQueries(address: string, isUnified: boolean): Pro
   await place(`other/${ODD_ID}`);
   await place('sends/unstarted');
   await place('sends/waiting', { state: 'waiting-for-budget' });
+  const lastSendAt = new Date();
+  await place('sends/waiting-again', { state: 'waiting-for-budget', lastSendAt });
   await place('sends/polling', { state: 'polling' });
   await pause((await place('sends/paused', { state: 'polling' })).workflowId);
   await (await place('sends/terminated', { state: 'polling' })).terminate();
@@ -125,7 +132,9 @@ export async function checkListQueries(address: string, isUnified: boolean): Pro
   };
   const jobsOfSends = async (sinceMs: number, alsoWaiting: boolean) => {
     const { sends } = await listSends({ projectId: 'sends', sinceMs, alsoWaiting });
-    return sends.map(({ workflowId, isRunning }) => `${workflowId.split('/')[2]} ${isRunning}`).sort();
+    const describe = ({ workflowId, isRunning, sentAtMs }: ListedSend) =>
+      [workflowId.split('/')[2], isRunning, sentAtMs].join(' ').trim();
+    return sends.map(describe).sort();
   };
   const read = async () => {
     const health = await followUps.health();
@@ -156,16 +165,16 @@ export async function checkListQueries(address: string, isUnified: boolean): Pro
   };
   const onlyNewest = (...troubles: string[]) => (isNewest ? troubles : []);
   await expect.poll(read, { interval: 1_000 }).toEqual({
-    all: FULL_PAGE + followUpStates.length + 17,
+    all: FULL_PAGE + followUpStates.length + 18,
     states: followUpStates.map((state) => `states/${state}`),
     link: ['pulls/odd'],
     project: [ODD_ID, `${ODD_ID}x`, ODD_ID.toLowerCase()].map((id) => `${ODD_ID}/${id}`).sort(),
     job: [`${ODD_ID}/${ODD_ID}`, `other/${ODD_ID}`],
     batch: ['batched/one', 'batched/two'],
-    since: [6, []],
+    since: [7, []],
     counts: {
       ...Object.fromEntries(openStates.map((state) => [state, 1])),
-      ...{ starting: FULL_PAGE + 8, 'waiting-for-budget': 5, polling: 3 },
+      ...{ starting: FULL_PAGE + 8, 'waiting-for-budget': 6, polling: 3 },
     },
     blocked: ['follow-up/states/blocked/key'],
     batches: [batch.batchId],
@@ -178,8 +187,11 @@ export async function checkListQueries(address: string, isUnified: boolean): Pro
     waiting: 2,
     stillRunning: 1,
     budgets: ['batched true true', 'ended false true', 'idle false false', 'sends true true', 'wedged false false'],
-    sends: ['paused true', 'polling true', 'terminated false'],
-    withWaiting: ['paused true', 'polling true', 'terminated false', 'waiting true'],
+    sends: ['paused true', 'polling true', 'terminated false', `waiting-again true ${lastSendAt.getTime()}`],
+    withWaiting: [
+      ...['paused true', 'polling true', 'terminated false', 'waiting true'],
+      `waiting-again true ${lastSendAt.getTime()}`,
+    ],
     recent: ['paused true', 'polling true'],
     schedules: ['nightly'],
   });

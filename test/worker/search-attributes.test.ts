@@ -24,10 +24,12 @@ describe('search attributes', () => {
   test('are registered by many at once, and can then be queried', async () => {
     const namespace = await makeNamespace(connection);
     await Promise.all([1, 2, 3, 4].map(() => ensureSearchAttributes(connection, namespace)));
-    const names = ['BatchId', 'JobId', 'JobStatus', 'PrLink', 'ProjectId', 'State'].map((name) => `FollowUp${name}`);
+    const keywords = ['BatchId', 'JobId', 'JobStatus', 'PrLink', 'ProjectId', 'State'].map((name) => `FollowUp${name}`);
     const { customAttributes } = await connection.operatorService.listSearchAttributes({ namespace });
-    expect(Object.keys(customAttributes)).toEqual(expect.arrayContaining(names));
-    const query = names.map((name) => `${name} = "x"`).join(' AND ');
+    expect(Object.keys(customAttributes)).toEqual(expect.arrayContaining([...keywords, 'FollowUpLastSendAt']));
+    const query = [...keywords.map((name) => `${name} = "x"`), 'FollowUpLastSendAt > "2026-01-01T00:00:00Z"'].join(
+      ' AND ',
+    );
     await connection.workflowService.listWorkflowExecutions({ namespace, query });
     expect(await ensureSearchAttributes(connection, namespace)).toEqual({ added: [] });
   });
@@ -35,8 +37,10 @@ describe('search attributes', () => {
   test('are refused if one exists with another type', async () => {
     const integer = 3;
     const ensured = ensureSearchAttributes(connection, await withAttributes(integer, 'FollowUpState'));
-    await expect(ensured).rejects.toThrow(/FollowUpState with another type/);
+    await expect(ensured).rejects.toThrow(/FollowUpState with another type than Keyword/);
     await expect(ensured).rejects.toBeInstanceOf(SearchAttributesError);
+    const ofTime = ensureSearchAttributes(connection, await withAttributes(integer, 'FollowUpLastSendAt'));
+    await expect(ofTime).rejects.toThrow(/FollowUpLastSendAt with another type than Datetime/);
   });
 
   test('that do not fit into the namespace: `setup` says how many are needed and free, and what it advises works', async () => {
@@ -49,7 +53,14 @@ describe('search attributes', () => {
     expect({ exitCode, stderr }).toEqual({ exitCode: 1, stderr: expect.stringMatching(advice) });
     expect(stderr).not.toMatch(/follow-up setup|credentials/);
     await connection.operatorService.removeSearchAttributes({ namespace, searchAttributes: others.slice(0, 3) });
-    expect((await ensureSearchAttributes(connection, namespace)).added).toHaveLength(6);
+    expect((await ensureSearchAttributes(connection, namespace)).added).toHaveLength(7);
+  });
+
+  test('say so if there are too many of their type of a time', async () => {
+    const datetime = 6;
+    const namespace = await withAttributes(datetime, 'OtherA', 'OtherB', 'OtherC');
+    const ensured = ensureSearchAttributes(connection, namespace);
+    await expect(ensured).rejects.toThrow(/1 needed, 0 free, because the server allows 3 of type Datetime/);
   });
 });
 

@@ -9,6 +9,8 @@ export const breaks: Record<string, readonly [profile: string, file: string, tex
   unknown: ['network', 'budget/budget', `outcome === 'unknown' ? grant.overAtMs : Math.min`, 'Math.min'],
   count: ['budget-deletions', 'budget/state', 'isCounting: true', 'isCounting: false'],
   reset: ['budget-resets', 'budget/loop', 'this.budget.state.isCounting = true', 'void 0'],
+  'sent-at': ['budget-deletions', 'budget/budget', 'sentAtMs + leaseMs + state.settings.marginMs', 'sentAtMs - 30_000'],
+  'sent-again': ['budget-deletions+service', 'budget/budget', `this.#hold(heldFromMs, 'unknown')`, 'void 0'],
   lease: ['freezes', 'activities/index', 'const mayStart = () =>', 'const mayStart = () => true ||'],
   run: ['resets', 'activities/index', 'ownRun().runId !== grant.runId', 'false'],
   'read-run': ['resets+refusals', 'activities/index', 'ownRun().runId !== runId', 'false'],

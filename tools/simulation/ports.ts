@@ -32,7 +32,7 @@ export function followUp(settings: Settings): Code {
       ...{ runId, startedAtMs, mayHaveSent: runId !== originalRunId, nowMs, condition },
       random: () => chance.next(),
       nextTask: () => condition(() => false, 1).then(() => undefined),
-      show: ({ state }) => run.show(state),
+      show: ({ state }, sentAtMs) => run.show(state, sentAtMs),
       // A local activity first, which is never cancelled. If it fails, the server repeats a normal one.
       askForSlot(order, untilMs, onTrouble) {
         let isStopped = false;

@@ -62,7 +62,7 @@ export class Run {
   readonly inbox: Happened[] = [];
   /** What each step of a workflow task brought. Local activities drag it out: only the step that ends it is written. */
   readonly tasks: { atMs: number; events: Happened[]; endsTask: boolean }[] = [];
-  readonly states: { atMs: number; state: string }[] = [];
+  readonly states: { atMs: number; state: string; sentAtMs: number | undefined }[] = [];
   readonly activities = new Set<Activity>();
   /** In which task its history has a marker. */
   readonly markers = new Map<string, number>();
@@ -208,8 +208,8 @@ export class Run {
     return tasks >= (this.markers.get(name) ?? Infinity);
   }
 
-  show(state: string): void {
-    if (!this.isReplaying) this.states.push({ atMs: this.server.world.nowMs, state });
+  show(state: string, sentAtMs?: number): void {
+    if (!this.isReplaying) this.states.push({ atMs: this.server.world.nowMs, state, sentAtMs });
   }
 
   async #step(nowMs: number, events: readonly Happened[]): Promise<void> {

@@ -1,6 +1,7 @@
 import { ApplicationFailure, TimeoutFailure } from '@temporalio/common';
 import { msToNumber } from '@temporalio/common/lib/time.js';
 import type { ListedSend, Message } from '../../src/budget/budget.js';
+import { defined } from '../../src/contract/defined.js';
 import { Failed } from '../../src/follow-up/flow.js';
 import { outcomeOf } from './client.js';
 import { type Code, ContinueAsNew, type Happened, type Outcome, Run } from './runs.js';
@@ -174,13 +175,15 @@ export class Server {
     const shownMs = this.world.nowMs - this.world.chance.between(0, 3_000);
     const followUps = [...this.runs.values()].flat().filter(({ workflowId }) => workflowId.startsWith('follow-up/'));
     const found = followUps.flatMap(({ workflowId, startedAtMs, closedAtMs, states, end }) => {
-      const state = states.findLast(({ atMs }) => atMs <= shownMs)?.state ?? '';
+      const { state = '', sentAtMs } = states.findLast(({ atMs }) => atMs <= shownMs) ?? {};
       const isRunning = closedAtMs > shownMs;
       const isUnsent = end.error instanceof Failed && end.error.delivered === 'no';
       const isShown = ['sending', 'reconciling', 'polling'].includes(state) || (alsoWaiting && state !== '');
-      const isListed = isRunning ? isShown : closedAtMs >= sinceMs && !isUnsent;
+      const isListed = isRunning ? isShown || (sentAtMs ?? 0) >= sinceMs : closedAtMs >= sinceMs && !isUnsent;
       const isWaiting = isRunning && /^(waiting|blocked)/.test(state);
-      return isListed && startedAtMs <= shownMs ? { workflowId, isRunning, isWaiting, closedAtMs } : [];
+      return isListed && startedAtMs <= shownMs
+        ? { workflowId, isRunning, isWaiting, closedAtMs, ...defined({ sentAtMs }) }
+        : [];
     });
     return found.sort((a, b) => a.closedAtMs - b.closedAtMs);
   }
