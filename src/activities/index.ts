@@ -7,7 +7,7 @@ import type { Delivered } from '../contract/choices.js';
 import { defined } from '../contract/defined.js';
 import { describeGrpcError } from '../temporal/grpc.js';
 import type { RecentSends } from '../budget/loop.js';
-import { type Answer, type Ask, type BudgetEvent, isAtWork, type Known, slotSchema } from '../contract/protocol.js';
+import { type Answer, type Ask, type BudgetEvent, type Known, slotSchema } from '../contract/protocol.js';
 import { refusalOf } from '../contract/signs.js';
 import {
   grantName,
@@ -105,8 +105,8 @@ export function createActivities(dependencies: ActivityDependencies) {
 
   return {
     /**
-     * Reads the job and, if it accepts messages, asks the budget for a slot. If the service refuses the read, the
-     * project pauses, and the follow-up waits in line.
+     * Reads the job and asks the budget for a slot, and for its place among the follow-ups to the job. If the service
+     * refuses the read, the project pauses, and the follow-up waits in line.
      *
      * @throws ApplicationFailure with a `WaitReason` or a `BlockReason` as its type, if the job cannot be read for
      *   another reason or the budget does not answer
@@ -123,21 +123,22 @@ export function createActivities(dependencies: ActivityDependencies) {
         if (type === 'not-served') return { kind: 'notServed', message };
         throw ApplicationFailure.create(defined({ type, message, nextRetryDelay }));
       }
-      const job = read.kind === 'job' ? read.job : {};
-      const isAtRest = whenActive === 'send' || !isAtWork(job);
-      const isToAsk = isAtRest || order.isCalled;
-      const kind = job.status === 'archived' ? 'archived' : isToAsk ? 'asked' : 'atWork';
-      if (kind !== 'asked' && !isInDoubt) return { kind, job: knownFields(job) };
+      const job = read.kind === 'job' ? read.job : undefined;
+      const isArchived = job?.status === 'archived';
+      const archived = { kind: 'archived', job: knownFields(job ?? {}) } as const;
+      if (isArchived && !isInDoubt) return archived;
+      const isBusy = job !== undefined && reasonAgainst(job, whenActive) !== undefined;
+      const isWaitedFor = job !== undefined && whenActive === 'wait';
+      const jobIs = isWaitedFor && ({ jobIs: isBusy ? 'at-work' : 'at-rest' } as const);
       const mayHaveSent = asked.mayHaveSent || isTakenOver;
       const request: Ask = { ...asked, mayHaveSent, workflowId, runId, leaseMs, drainMs, maxLimit };
       const refused = read.kind === 'failed' && read.refused;
-      const answer = await ask(projectId, { ...request, ...refused });
-      if (kind !== 'asked') {
-        const { data: slot } = slotSchema.safeParse(answer);
-        if (slot) return { kind, job: knownFields(job), answer: slot };
-      }
-      const before = read.kind === 'job' ? isAtRest && { baseline: comparedFields(job) } : { refusal: read.message };
-      return { kind: 'asked', ...before, answer, ...isPrivate };
+      const answer = await ask(projectId, { ...request, ...jobIs, ...refused });
+      const slot = isArchived ? slotSchema.safeParse(answer).data : undefined;
+      if (slot) return { ...archived, answer: slot };
+      const seen = isBusy ? { busyJob: knownFields(job) } : job && { baseline: comparedFields(job) };
+      const refusal = read.kind === 'failed' ? read.message : undefined;
+      return { kind: 'asked', ...seen, ...defined({ refusal }), answer, ...isPrivate };
     },
 
     /** Asks the budget whether another run has delivered the message. */

@@ -47,16 +47,18 @@ import {
 export interface Places {
   /** In total: ten hours of a budget of 100. */
   most: number;
-  /** For one job. Further follow-ups watch the job instead. */
+  /** For one job and lane. Further follow-ups are called back when there is a place. */
   mostForJob: number;
 }
 const PLACES: Places = { most: 1_000, mostForJob: 10 };
 /** The batch lane's share of the places, which leaves some for interactive follow-ups. */
 const BATCH_PLACES = 0.9;
+/** The share for those whose job is busy, which leaves some for messages that can be sent. */
+const BUSY_PLACES = 0.5;
 
 /** How many at the front learn at once that their reason to wait has changed. Others learn it when they ask. */
 const INFORMED = 20;
-/** When a follow-up without a place asks again. A job whose turn is taken is soon at work, and is then watched. */
+/** When a follow-up without a place asks again, the first time. */
 const CROWDED_RETRY_MS = 60_000;
 const FULL_RETRY_MS = 900_000;
 /** So many follow-ups without a place for their job are called back when there is one. The others ask by themselves. */
@@ -374,13 +376,12 @@ export class Budget {
    * refuses does not block others from its job.
    */
   line(nowMs: number): Waiter[] {
-    const { waiters, turns, grantsSinceBatch } = this.state;
-    const free = waiters.filter(({ job, workflowId }) => (turns[job]?.owner ?? workflowId) === workflowId);
+    const { waiters, grantsSinceBatch } = this.state;
+    const free = waiters.filter((waiter) => !waiter.isJobAtWork && !this.#hasOtherTurn(waiter));
     const firsts = new Map<string, Waiter>();
     for (const waiter of free) {
-      const place = `${waiter.lane} ${waiter.job}`;
-      const before = firsts.get(place);
-      if (!before || (isDelayed(before, nowMs) && !isDelayed(waiter, nowMs))) firsts.set(place, waiter);
+      const before = firsts.get(crowdOf(waiter));
+      if (!before || (isDelayed(before, nowMs) && !isDelayed(waiter, nowMs))) firsts.set(crowdOf(waiter), waiter);
     }
     const inLine = new Set(firsts.values());
     const ready = free.filter((waiter) => inLine.has(waiter));
@@ -458,29 +459,53 @@ export class Budget {
    * because waiters for a job or another lane do not block a free slot.
    */
   #enterLine(ask: Ask, nowMs: number): Full | undefined {
-    const { workflowId, runId, sendNumber, lane, leaseMs, drainMs, messageTag, startedAtMs } = ask;
+    const { workflowId, runId, sendNumber, lane, leaseMs, drainMs, messageTag, startedAtMs, jobIs } = ask;
     const { waiters, known, turns, turnedAway } = this.state;
     const current = { runId, sendNumber, lane, leaseMs, drainMs, messageTag, startedAtMs };
     const waiter = waiters.find((each) => each.workflowId === workflowId);
+    const job = jobKey(workflowId);
+    if (jobIs === 'at-rest') this.#forgetWork(job);
     if (waiter) {
+      // A late copy of an ask must not make it one that watches, because nobody may hear the answer.
       Object.assign(waiter, current);
       return undefined;
     }
-    const job = jobKey(workflowId);
+    const hasOtherTurn = this.#hasOtherTurn({ workflowId, job });
+    // The end of another follow-up's turn is told: nobody need watch for it.
+    const isJobAtWork = jobIs === 'at-work' && !hasOtherTurn;
     // A follow-up that had a place or has the turn always gets one: others may wait for that turn.
     const past = known[followUpKey(workflowId)];
     const hasPlace = past !== undefined || turns[job]?.owner === workflowId;
     // Those who started before and found no place keep theirs.
+    const crowd = crowdOf({ job, lane });
     const isBefore = (each: TurnedAway) =>
-      each.job === job && each.lane === lane && each.startedAtMs < startedAtMs && isExpected(each, nowMs);
-    const ofJob = waiters.filter((each) => each.job === job).length + turnedAway.filter(isBefore).length;
-    const isFull = !hasPlace && waiters.length >= shareOf(lane) * this.places.most;
-    const isCrowded = !hasPlace && ofJob >= shareOf(lane) * this.places.mostForJob;
-    waiters.push({ workflowId, job, ...current, told: 'slot', ...(past?.refusals && { refusals: past.refusals }) });
+      crowdOf(each) === crowd && each.startedAtMs < startedAtMs && isExpected(each, nowMs);
+    const ahead = waiters.filter((each) => crowdOf(each) === crowd).length + turnedAway.filter(isBefore).length;
+    const most = this.places.most * (isJobAtWork || hasOtherTurn ? BUSY_PLACES : 1);
+    const isFull = !hasPlace && waiters.length >= shareOf(lane) * most;
+    const isCrowded = !hasPlace && ahead >= this.places.mostForJob;
+    waiters.push({
+      workflowId,
+      job,
+      ...current,
+      told: 'slot',
+      ...(isJobAtWork && { isJobAtWork }),
+      ...(past?.refusals && { refusals: past.refusals }),
+    });
     this.#sort();
     const refusal = { kind: 'full', runId, sendNumber } as const;
     if (isCrowded) return { ...refusal, reason: 'job-busy', retryMs: CROWDED_RETRY_MS };
     return isFull ? { ...refusal, reason: 'queue-full', retryMs: FULL_RETRY_MS } : undefined;
+  }
+
+  /** Whether another follow-up has the turn of its job. */
+  #hasOtherTurn({ workflowId, job }: Pick<Waiter, 'workflowId' | 'job'>): boolean {
+    return (this.state.turns[job]?.owner ?? workflowId) !== workflowId;
+  }
+
+  /** The job rests, or the end of what it does will be told. */
+  #forgetWork(job: string): void {
+    for (const waiter of this.state.waiters) if (waiter.job === job) delete waiter.isJobAtWork;
   }
 
   #turnAway({ workflowId, lane, startedAtMs }: Ask): void {
@@ -498,11 +523,12 @@ export class Budget {
     const { state, places } = this;
     if (state.turnedAway.length === 0) return;
     state.turnedAway = state.turnedAway.filter((each) => isExpected(each, nowMs));
-    const ofJobs = new Map<string, number>();
-    const add = ({ job }: Pick<Waiter, 'job'>) => void ofJobs.set(job, (ofJobs.get(job) ?? 0) + 1);
+    const sizes = new Map<string, number>();
+    const sizeOf = (each: Crowded) => sizes.get(crowdOf(each)) ?? 0;
+    const add = (each: Crowded) => void sizes.set(crowdOf(each), sizeOf(each) + 1);
     for (const each of [...state.waiters, ...state.turnedAway.filter(({ calledAtMs }) => calledAtMs)]) add(each);
     for (const each of state.turnedAway.filter(({ calledAtMs }) => !calledAtMs)) {
-      if ((ofJobs.get(each.job) ?? 0) >= shareOf(each.lane) * places.mostForJob) continue;
+      if (sizeOf(each) >= places.mostForJob) continue;
       each.calledAtMs = nowMs;
       add(each);
       this.#messages.push({ workflowId: each.workflowId });
@@ -627,9 +653,9 @@ export class Budget {
   /** Follow-ups whose turn blocks others and has no known end. */
   #waitedFor(): string[] {
     const { waiters, turns } = this.state;
-    const owners = waiters.flatMap(({ job, workflowId }) => {
-      const turn = turns[job];
-      return turn?.owner !== undefined && turn.owner !== workflowId && turn.untilMs === undefined ? [turn.owner] : [];
+    const owners = waiters.flatMap((waiter) => {
+      const { owner, untilMs } = turns[waiter.job] ?? {};
+      return owner !== undefined && untilMs === undefined && this.#hasOtherTurn(waiter) ? [owner] : [];
     });
     return [...new Set(owners)];
   }
@@ -752,6 +778,7 @@ export class Budget {
     const { lastTurn } = state.turns[job] ?? {};
     const turn: Turn = { owner: workflowId, latest: followUpKey(workflowId), ...(lastTurn && { lastTurn }) };
     put(state.turns, job, turn);
+    this.#forgetWork(job);
     this.#list({ workflowId, sendNumber, grantedAtMs: nowMs });
     this.#messages.push({ workflowId, answer: this.#granted(workflowId, known) });
   }
@@ -814,7 +841,9 @@ export class Budget {
     const untilMs = delayedUntilMs(waiter);
     const ofOwn = untilMs > nowMs ? ({ by: 'message', until: iso(untilMs) } as const) : undefined;
     const pause = this.pauseOf(nowMs) ?? ofOwn;
-    return defined({ kind: 'waiting', runId, sendNumber, reason, position: index + 1, expectedAtMs, pause } as const);
+    const { isJobAtWork: isToWatch } = waiter;
+    const place = { position: index + 1, expectedAtMs, pause, isToWatch };
+    return defined({ kind: 'waiting', runId, sendNumber, reason, ...place } as const);
   }
 }
 
@@ -829,6 +858,11 @@ export function delayedUntilMs({ refusals }: Waiter): number {
   const delayMs = times > 0 ? Math.min(longestMs, FIRST_DELAY_MS * DELAY_GROWTH ** (times - 1)) : 0;
   return lastAtMs + Math.max(retryAfterMs, delayMs);
 }
+
+type Crowded = Pick<Waiter, 'job' | 'lane'>;
+
+/** Those of one job and lane wait for each other. */
+const crowdOf = ({ job, lane }: Crowded): string => `${lane} ${job}`;
 
 /** A lane's share of the places. */
 function shareOf(lane: Lane): number {

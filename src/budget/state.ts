@@ -21,6 +21,8 @@ export interface Waiter extends SendId {
   messageTag: string;
   /** The reason to wait that the follow-up last received. */
   told: WaitReason;
+  /** Set while its job works on a message that this budget does not know. */
+  isJobAtWork?: true;
   refusals?: Refusals;
 }
 

@@ -59,6 +59,8 @@ export const askSchema = z.object({
   drainMs: durationMs,
   /** Highest limit that the worker's configuration allows. */
   maxLimit: z.number().min(0),
+  /** How the job was just before. Missing if it was not read, or if the message does not wait for its turn. */
+  jobIs: z.enum(['at-rest', 'at-work']).exactOptional(),
   /** The refusal of the read just before. */
   ...refusedRead,
 });
@@ -100,6 +102,8 @@ const waitingSchema = z.object({
   position: z.int().min(0),
   expectedAtMs: instantMsSchema.exactOptional(),
   pause: pauseSchema.exactOptional(),
+  /** Set if the job works on a message that the budget does not know: the follow-up watches it, and asks when it rests. */
+  isToWatch: z.literal(true).exactOptional(),
 });
 export type Waiting = z.infer<typeof waitingSchema>;
 

@@ -307,12 +307,11 @@ export class FollowUp {
     const { projectId, jobId, lane, prompt, whenActive } = settings;
     const { mayHaveSent, startedAtMs } = port;
     const messageTag = hash64(prompt);
-    const order = (isCalled: boolean) => ({
+    const order = () => ({
       projectId,
       jobId,
       whenActive,
       isInDoubt: this.#isInDoubt,
-      isCalled,
       runId: port.runId,
       ask: { sendNumber: this.#sendNumber, lane, messageTag, mayHaveSent, startedAtMs },
     });
@@ -322,10 +321,9 @@ export class FollowUp {
       const pushed = this.#answer;
       this.#answer = undefined;
       if (pushed?.kind === 'granted' && pushed.sendNumber === this.#sendNumber) return { answer: this.#accept(pushed) };
-      const isCalled = this.#isWoken && this.#fullInARow > 0;
       this.#isWoken = false;
       this.#isInterrupted = false;
-      const asking = port.askForSlot(order(isCalled), this.#patienceEndsMs, ({ reason, message }) => {
+      const asking = port.askForSlot(order(), this.#patienceEndsMs, ({ reason, message }) => {
         this.#noteError(message);
         this.#show({ state: 'blocked', waitReason: knownReason(reason) ?? 'service' });
       });
@@ -334,12 +332,9 @@ export class FollowUp {
       unansweredInARow = asked || this.#isInterrupted ? 0 : unansweredInARow + 1;
       if (unansweredInARow > 0) await this.#pause(this.#backoffMs(unansweredInARow), this.#patienceEndsMs);
       if (!asked) continue;
-      if ((asked.kind === 'atWork' || asked.kind === 'archived') && asked.answer) {
-        this.#accept(asked.answer);
-        if (asked.answer.kind === 'granted') await this.#giveBack(asked.answer);
-      }
       switch (asked.kind) {
         case 'archived':
+          if (asked.answer) this.#accept(asked.answer);
           this.#see(asked.job);
           throw this.#unsentFailure(FailureType.JobArchived, 'The job was archived before the message was sent');
         case 'notServed': {
@@ -348,26 +343,27 @@ export class FollowUp {
           throw new Failed(FailureType.InvalidInput, message, this.#unsent(), details);
         }
         case 'notFound':
-        case 'atWork':
-          if ('job' in asked) this.#see(asked.job);
-          else this.#noteError(asked.message);
-          // Replicas of the service may disagree for a long time.
-          deniedInARow = (await this.#waitForRest(asked.kind)) ? 0 : deniedInARow + 1;
-          if (deniedInARow > 1) await this.#pause(this.#backoffMs(deniedInARow), this.#patienceEndsMs);
+          this.#noteError(asked.message);
           break;
         case 'asked': {
-          const { baseline, refusal, answer: first } = asked;
+          const { baseline, busyJob, refusal, answer: first } = asked;
           this.#isAnswered = true;
           this.#noteError(refusal);
+          if (busyJob) this.#see(busyJob);
           const answer = await this.#awaitGrant(first);
+          if (answer === 'watch') break;
           if (answer) return { answer, ...(answer === first && baseline && { baseline }) };
+          continue;
         }
       }
+      // Replicas of the service may disagree for a long time.
+      deniedInARow = (await this.#waitForRest(asked.kind)) ? 0 : deniedInARow + 1;
+      if (deniedInARow > 1) await this.#pause(this.#backoffMs(deniedInARow), this.#patienceEndsMs);
     }
   }
 
-  /** Waits for the grant. Returns `undefined` when it is time to ask again. */
-  async #awaitGrant(first: Answer): Promise<Granted | Known | undefined> {
+  /** Waits for the grant. Returns `undefined` when it is time to ask again, and `watch` if the job is to be watched. */
+  async #awaitGrant(first: Answer): Promise<Granted | Known | 'watch' | undefined> {
     const { port } = this;
     for (let answer = first; ;) {
       if (answer.kind === 'known') return answer;
@@ -380,14 +376,15 @@ export class FollowUp {
       }
       if (answer.sendNumber !== this.#sendNumber) return undefined;
       this.#accept(answer);
-      if (answer.kind === 'granted') {
-        if (!this.#isCancelled) return answer;
-        await this.#giveBack(answer);
-        return undefined;
-      }
+      // The end of a cancelled follow-up returns the slot.
+      if (answer.kind === 'granted') return this.#isCancelled ? undefined : answer;
+      if (answer.kind === 'waiting' && answer.isToWatch) return 'watch';
       const waitMs = Math.min(this.#askAgainMs(answer), this.#patienceEndsMs - port.nowMs());
       this.#showWaiting(answer, port.nowMs() + waitMs);
-      const isOver = () => this.#answer !== undefined || this.#isCancelled || this.#isWoken;
+      // The run before a reset may have told its end, and its place is then gone.
+      const { runId } = answer;
+      const isOver = () =>
+        this.#answer !== undefined || this.#isCancelled || this.#isWoken || port.wasResetSince(runId);
       await port.condition(isOver, Math.max(1, waitMs));
       if (this.#answer === undefined || this.#isCancelled) return undefined;
       answer = this.#answer;
@@ -457,17 +454,15 @@ export class FollowUp {
   }
 
   /** Waits until the job is found and at rest. Returns `false` if the first poll shows that. */
-  async #waitForRest(why: 'atWork' | 'notFound'): Promise<boolean> {
+  async #waitForRest(why: 'asked' | 'notFound'): Promise<boolean> {
     const { port } = this;
     const isGranted = () => this.#answer?.kind === 'granted';
     const turn = { baseline: {}, baselineAtMs: 0, arrivedByMs: 0, runId: port.runId };
     const standing: FollowUpStanding =
-      why === 'atWork'
+      why === 'asked'
         ? { state: 'waiting-for-job', waitReason: 'job-busy' }
         : { state: 'blocked', waitReason: 'service' };
     const end = await this.#watch('rest', turn, this.#patienceEndsMs, standing, { isOver: isGranted });
-    // It may still have a place in line from an earlier ask.
-    if (this.#answer?.kind === 'granted') await this.#giveBack(this.#accept(this.#answer));
     if (end?.kind === 'gone') throw this.#notFound(end.message, this.#unsent());
     if (end?.kind === 'deadline') await this.#pause(LONGEST_BACKOFF_MS, this.#patienceEndsMs);
     return end?.kind !== 'rest' || end.seen.polls > 1;
@@ -673,17 +668,6 @@ export class FollowUp {
     const { refusal, statusCode, retryAfterMs } = why;
     const send = { kind: 'settle', runId, sendNumber, outcome, atMs: this.port.nowMs() } as const;
     await this.port.tellBudget({ ...send, ...defined({ refusal, statusCode, retryAfterMs }) });
-  }
-
-  /**
-   * Returns a grant, which is then never used. The next ask has the same number, so that the budget reports what
-   * happened to another run's grant.
-   */
-  async #giveBack(grant: Granted): Promise<void> {
-    this.#answer = undefined;
-    this.#spent = grantName(grant);
-    await this.port.nextTask();
-    await this.#settle(grant, 'notSent');
   }
 }
 

@@ -23,10 +23,12 @@ export interface FollowUpPort {
    */
   nextTask(): Promise<void>;
   /**
-   * Reads the job and, if it accepts messages, asks the budget. Repeats until there is an answer, and calls `onTrouble`
-   * after the first failure. `result` is `undefined` if the ask was stopped or `untilMs` has passed.
+   * Reads the job and asks the budget. Repeats until there is an answer, and calls `onTrouble` after the first failure.
+   * `result` is `undefined` if the ask was stopped or `untilMs` has passed.
    */
   askForSlot(order: SlotOrder, untilMs: number, onTrouble: (trouble: Trouble) => void): Stoppable<SlotAnswer>;
+  /** Whether a reset started this run after the run `runId` was answered. Replays return the original answer. */
+  wasResetSince(runId: string): boolean;
   /** Asks the budget whether another run has delivered the message. `undefined`: it does not answer. */
   wasDelivered(messageTag: string): Promise<Delivered | undefined>;
   /** Whether the history of the workflow is so long or large that the server will soon end it. */
@@ -60,13 +62,11 @@ export interface SlotOrder {
   projectId: string;
   jobId: string;
   whenActive: FollowUpSettings['whenActive'];
-  /** Whether an earlier send may have delivered the message. If so, the budget is asked whatever the job shows. */
+  /** Whether an earlier send may have delivered the message. If so, the budget is asked also if the job is archived. */
   isInDoubt: boolean;
-  /** Whether the budget has called a follow-up that had no place: its place does not depend on what the job shows. */
-  isCalled: boolean;
   /** The run that orders it. A reset run repeats its predecessor's ask, which may have led to a send. */
   runId: string;
-  ask: Omit<Ask, 'workflowId' | 'runId' | 'leaseMs' | 'drainMs' | 'maxLimit'>;
+  ask: Omit<Ask, 'workflowId' | 'runId' | 'leaseMs' | 'drainMs' | 'maxLimit' | 'jobIs'>;
 }
 
 const slotAnswerSchema = z.discriminatedUnion('kind', [
@@ -74,13 +74,15 @@ const slotAnswerSchema = z.discriminatedUnion('kind', [
     kind: z.literal('asked'),
     /** The job just before the ask. Missing if the service refused the read, or it is at work. */
     baseline: agentJobSchema.exactOptional(),
+    /** The job if it is at work, so that nothing is sent to it. */
+    busyJob: agentJobSchema.exactOptional(),
     refusal: z.string().exactOptional(),
     answer: anyAnswerSchema,
     /** Whether links to pull requests are kept out of search attributes. */
     linksArePrivate: z.literal(true).exactOptional(),
   }),
   /** Has an answer only if the follow-up is in doubt. */
-  z.object({ kind: z.enum(['atWork', 'archived']), job: agentJobSchema, answer: slotSchema.exactOptional() }),
+  z.object({ kind: z.literal('archived'), job: agentJobSchema, answer: slotSchema.exactOptional() }),
   /** `notServed`: this task queue does not serve the project. */
   z.object({ kind: z.enum(['notFound', 'notServed']), message: z.string() }),
 ]);

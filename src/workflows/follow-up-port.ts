@@ -7,6 +7,7 @@ import {
   condition,
   isCancellation,
   metricMeter,
+  patched,
   proxyActivities,
   proxyLocalActivities,
   setCurrentDetails,
@@ -92,6 +93,7 @@ export function createPort({ projectId, poll }: FollowUpSettings): FollowUpPort 
       });
       return { ...asking, result };
     },
+    wasResetSince: (answeredRunId) => answeredRunId !== runId && patched(`asks-after-${answeredRunId}`),
     isHistoryFull: () => workflowInfo().historySize > MOST_BYTES || workflowInfo().historyLength > MOST_EVENTS,
     wasDelivered: (messageTag) =>
       quick.wasDelivered

@@ -107,7 +107,6 @@ describe('askForSlot', () => {
     jobId: 'j',
     whenActive: 'wait',
     isInDoubt: false,
-    isCalled: false,
     runId: 'run',
     ask,
   };
@@ -120,31 +119,38 @@ describe('askForSlot', () => {
     const { result, calls, budgets } = askIn({ job: () => ({ ...rest, model: 'm' }), answers: [waiting()()] });
     expect(await result).toEqual({ kind: 'asked', baseline: rest, answer: waiting()() });
     expect(calls).toEqual(['get', 'ask']);
-    expect(budgets.ask).toHaveBeenCalledWith('p', { ...ask, ...config, workflowId, runId: 'run' });
+    const request = { ...ask, ...config, workflowId, runId: 'run', jobIs: 'at-rest' };
+    expect(budgets.ask).toHaveBeenCalledWith('p', request);
     const isPrivate = askIn({ answers: [waiting()()], linksArePrivate: true });
     expect(await isPrivate.result).toMatchObject({ linksArePrivate: true });
   });
 
   test.each([
     ['archived', archived, { kind: 'archived', job: archived }],
-    ['at work', { ...working, transcript: 'long' }, { kind: 'atWork', job: working }],
     ['missing', s.notFound, s.notFound],
   ])('asks for nothing where the job is %s', async (_, job, answer) => {
     const { result, calls } = askIn({ job: () => job });
     expect([await result, calls]).toEqual([answer, ['get']]);
   });
 
-  test('asks by request although the job is at work', async () => {
-    const { result } = askIn({ job: () => working, answers: [waiting()()] }, { whenActive: 'send' });
-    expect(await result).toMatchObject({ kind: 'asked', baseline: working });
+  test('asks for a place behind the message that the job works on', async () => {
+    const job = () => ({ ...working, transcript: 'long' });
+    const { result, budgets } = askIn({ job, answers: [waiting()()] });
+    expect(await result).toEqual({ kind: 'asked', busyJob: working, answer: waiting()() });
+    expect(budgets.ask.mock.calls[0]?.[1]).toMatchObject({ jobIs: 'at-work' });
   });
 
-  const [earlier, atOnce] = [known()(), granted()()];
+  test('asks by request although the job is at work', async () => {
+    const { result, budgets } = askIn({ job: () => working, answers: [waiting()()] }, { whenActive: 'send' });
+    expect(await result).toMatchObject({ kind: 'asked', baseline: working });
+    expect(budgets.ask.mock.calls[0]?.[1]).not.toHaveProperty('jobIs');
+  });
+
+  const earlier = known()();
   test.each<[string, AgentJob, Answer, object]>([
     ['a send that is known', archived, earlier, { kind: 'asked', answer: earlier }],
     ['a place in line', archived, waiting()(), { kind: 'archived' }],
-    ['a grant, which the follow-up gives back', working, atOnce, { kind: 'atWork', answer: atOnce }],
-  ])('in doubt, asks whatever the job shows: %s', async (_, job, answer, expected) => {
+  ])('in doubt, asks also where the job is archived: %s', async (_, job, answer, expected) => {
     expect(await askIn({ job: () => job, answers: [answer] }, { isInDoubt: true }).result).toMatchObject(expected);
   });
 

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { Budget } from '../../src/budget/budget.js';
 import { newState } from '../../src/budget/state.js';
-import type { Answer, Granted } from '../../src/contract/protocol.js';
-import { askOf, followUp, SECOND, T0 } from './support.js';
+import type { Answer, Ask, Granted } from '../../src/contract/protocol.js';
+import { askOf, followUp, names, SECOND, T0 } from './support.js';
 
 const settings = { limit: 100, windowMs: 3_600_000, reserve: 0, marginMs: 0 };
 const RETRY_MS = 60 * SECOND;
@@ -16,9 +16,19 @@ class OneJob {
     this.budget.book(this.nowMs, []);
   }
 
-  ask(name: number): Answer['kind'] {
+  ask(name: number, change: Partial<Ask> = {}): Answer['kind'] {
+    return this.answerTo(name, change).kind;
+  }
+
+  answerTo(name: number, change: Partial<Ask> = {}): Answer {
     const startedAtMs = T0 + name * SECOND;
-    return this.budget.ask(this.nowMs, askOf(String(name), { job: 'job', startedAtMs })).kind;
+    return this.budget.ask(this.nowMs, askOf(String(name), { job: 'job', startedAtMs, ...change }));
+  }
+
+  /** Names of the follow-ups that have been granted a slot by signal. */
+  granted(): string[] {
+    const messages = this.budget.flushMessages().filter(({ answer }) => isGranted(answer));
+    return messages.map(({ workflowId }) => workflowId.split('/').at(-1) ?? '');
   }
 
   /** Ends the turn of a follow-up that was granted one. Returns which it wakes, and which is granted the next turn. */
@@ -91,5 +101,61 @@ describe('follow-ups without a place for their job', () => {
     const job = newCrowd();
     job.endTurn(0);
     expect(job.budget.ask(job.nowMs, askOf('x', { job: 'another' })).kind).toBe('granted');
+  });
+});
+
+describe('follow-ups to a job at work', () => {
+  const [jobAtWork, jobAtRest] = [{ jobIs: 'at-work' }, { jobIs: 'at-rest' }] as const;
+
+  it('watch it if the budget does not know whose turn it is', () => {
+    const job = new OneJob();
+    expect(job.answerTo(1, jobAtWork)).toMatchObject({ kind: 'waiting', reason: 'job-busy', isToWatch: true });
+  });
+
+  it('do not if it is the turn of a follow-up, whose end the budget learns', () => {
+    const job = new OneJob();
+    expect(job.ask(0)).toBe('granted');
+    const answer = job.answerTo(1, jobAtWork);
+    expect(answer).toMatchObject({ kind: 'waiting', reason: 'job-busy' });
+    expect(answer).not.toHaveProperty('isToWatch');
+    expect(job.endTurn(0).granted).toEqual(['1']);
+  });
+
+  it('are sent in the order of their starts, whoever sees first that it rests', () => {
+    const job = new OneJob();
+    for (const name of [2, 1, 3]) job.ask(name, jobAtWork);
+    expect(job.granted()).toEqual([]);
+    expect(job.ask(3, jobAtRest)).toBe('waiting');
+    expect(job.granted()).toEqual(['1']);
+    expect(job.endTurn(1).granted).toEqual(['2']);
+    expect(job.endTurn(2).granted).toEqual(['3']);
+  });
+
+  it('are sent after one that does not wait for the job, in the order of their starts', () => {
+    const job = new OneJob();
+    job.ask(1, jobAtWork);
+    expect(job.ask(2)).toBe('granted');
+    expect(job.ask(3, jobAtWork)).toBe('waiting');
+    expect(job.endTurn(2).granted).toEqual(['1']);
+  });
+
+  it('watch it if it goes on with a message that the budget does not know', () => {
+    const job = new OneJob();
+    job.ask(1, jobAtRest);
+    job.ask(2, jobAtWork);
+    expect(job.endTurn(1).granted).toEqual(['2']);
+    const grant = { workflowId: followUp('2', 'job'), runId: 'run-of-2', sendNumber: 1 };
+    job.budget.receive(job.nowMs, { kind: 'settle', ...grant, outcome: 'notSent', atMs: job.nowMs });
+    expect(job.answerTo(2, { ...jobAtWork, sendNumber: 2 })).toMatchObject({ isToWatch: true });
+  });
+
+  it('take at most half of the places', () => {
+    const places = { most: 10, mostForJob: 10 };
+    const budget = new Budget(newState({ ...settings, limit: 0 }, T0), places);
+    budget.book(T0, []);
+    const kinds = (prefix: string, jobIs: NonNullable<Ask['jobIs']>) =>
+      names(prefix, 6).map((name) => budget.ask(T0, askOf(name, { jobIs })).kind);
+    expect(kinds('busy', 'at-work')).toEqual([...Array<string>(5).fill('waiting'), 'full']);
+    expect(kinds('free', 'at-rest')).toEqual([...Array<string>(5).fill('waiting'), 'full']);
   });
 });

@@ -54,8 +54,8 @@ describe('the line', () => {
     ask a1@x, ask a2@x -> waiting job-busy position=0, ask b1@x lane=batch -> waiting slot position=2,
     ask c -> waiting slot position=2
   - has bounded places, every tenth only for the interactive lane; who has none asks again [limit=0 places=20/10]
-    ask a*9@x lane=batch -> waiting, ask a9@x lane=batch -> full, ask b@x -> waiting,
-    ask c@x -> full job-busy retryMs=1m, ask d*8 lane=batch -> waiting, ask d8 lane=batch -> full, ask e -> waiting,
+    ask a*10@x lane=batch -> waiting, ask a10@x lane=batch -> full job-busy retryMs=1m, ask b@x -> waiting,
+    ask d*7 lane=batch -> waiting, ask d7 lane=batch -> full, ask e -> waiting,
     ask f -> waiting, ask g -> full queue-full retryMs=15m
   - grants what can be sent beside a free slot, however many stand in it who cannot [places=10/10]
     send owner@x, ask waits*10@x, ask sendable -> granted

@@ -157,6 +157,16 @@ describe.concurrent('a follow-up', () => {
     expect(prompts).toEqual([...prompts].sort());
   });
 
+  test('to a job at work is sent in the order of its start, whoever works on it', async () => {
+    const project = newProject();
+    project.addJob('job', { status: 'active' });
+    const followUps: StartedFollowUp[] = [];
+    for (let i = 10; i < 25; i += 1) followUps.push(await project.start('job', { prompt: `message ${i}` }));
+    await project.endWell(followUps);
+    const prompts = project.ledger.map(({ prompt }) => prompt);
+    expect(prompts).toEqual([...prompts].sort());
+  });
+
   test('costs at most 24 events once its budget runs', { tags: 'long' }, async () => {
     const project = newProject();
     await project.startBudget();

@@ -81,7 +81,11 @@ export const grantedAfter =
 /** An ask that the server repeats without an answer. */
 export const silent = (reason = 'budget-silent') =>
   ({ kind: 'silent', reason, message: `nothing: ${reason}` }) as const;
-export const atWork = { kind: 'atWork', job: working } as const;
+/** The job works on a message that the budget does not know. */
+export const atWork = (order: SlotOrder): SlotAnswer => {
+  const answer = waiting({ reason: 'job-busy', position: 0, isToWatch: true })(order);
+  return { kind: 'asked', busyJob: working, answer };
+};
 
 /** `nothing`: a person ends the ask. */
 type Reply = SlotAnswer | Answer | ReturnType<typeof silent> | { kind: 'nothing' };
@@ -216,7 +220,6 @@ export class Scene implements FollowUpPort {
         case 'nothing':
           return undefined;
         case 'asked':
-        case 'atWork':
         case 'archived':
         case 'notFound':
         case 'notServed':
@@ -235,6 +238,10 @@ export class Scene implements FollowUpPort {
 
   isHistoryFull(): boolean {
     return false;
+  }
+
+  wasResetSince(runId: string): boolean {
+    return runId !== this.runId;
   }
 
   async readJob(): Promise<JobRead> {

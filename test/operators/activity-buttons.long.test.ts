@@ -121,7 +121,7 @@ describe.concurrent('an ask that the server repeats', () => {
     'completed with an unknown kind': complete({ kind: 'rubbish' }),
     'completed with an unknown answer': complete({ kind: 'asked', answer: { kind: 'rubbish' }, startToCloseMs: 1 }),
     'completed with an empty grant': complete({ kind: 'asked', answer: { kind: 'granted' }, startToCloseMs: 1_000 }),
-    'completed with a missing job at work': complete({ kind: 'atWork' }),
+    'completed with a missing archived job': complete({ kind: 'archived' }),
   };
   const { 'failed by hand': _, ...others } = buttons;
   test.each(Object.entries({ ...others, ...forged }))('that is %s goes on, and is sent once', async (_, press) => {

@@ -139,6 +139,24 @@ describe.concurrent.each(['first', 'last'] as const)('a follow-up that is reset 
   });
 });
 
+test.concurrent('a follow-up that is reset to where it waited, without its grant, asks again at once', async () => {
+  const project = newProject();
+  const followUp = await startWaiting(project);
+  const workflow = project.workflow(followUp);
+  const tasks = async () => {
+    const { events } = await workflow.fetchHistory();
+    return (events ?? []).filter((event) => event.workflowTaskCompletedEventAttributes);
+  };
+  const waited = (await tasks()).length;
+  await workflow.signal('answer', 'which changes nothing');
+  await eventually('it has read the signal', async () => (await tasks()).length > waited);
+  await letGo(project);
+  const { sentAt } = await followUp.result();
+  await resetWorkflow(client(), followUp.workflowId, (all) => all[waited], { withoutSignals: true });
+  expect(await followUp.result()).toMatchObject({ delivery: 'sent', sentAt });
+  expect(project.delivered).toEqual(['job']);
+});
+
 test.concurrent('a follow-up whose agent is at work reports a paused activity as its trouble', async () => {
   const project = newProject();
   project.addEndlessJob();

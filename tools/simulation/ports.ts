@@ -46,6 +46,7 @@ export function followUp(settings: Settings): Code {
         };
         return { result: ask(), stop: () => (again ? again.stop() : void (isStopped = true)) };
       },
+      wasResetSince: (id) => id !== runId && run.patched(id),
       isHistoryFull: () => false,
       async wasDelivered(messageTag) {
         const said = await run.activity('wasDelivered', { projectId: 'p', messageTag }, ASK_ONCE).result;

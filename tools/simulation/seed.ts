@@ -78,7 +78,9 @@ async function runWorld(world: World, profile: string): Promise<Log> {
   const server = new Server(world, log, offsetMs, () => ({ ...chancesOf('signals'), undone: undone() }));
   const budget = {
     settings: { limit, windowMs, marginMs, reserve },
-    places: has.has('crowds') ? { most: chance.whole(2, 6), mostForJob: 2 } : { most: 1_000, mostForJob: 10 },
+    places: has.has('crowds')
+      ? { most: chance.pick([2, 3, 4, 5, 6, 1_000, 1_000]), mostForJob: 2 }
+      : { most: 1_000, mostForJob: 10 },
     mostEvents: chance.pick([50, 330, 1_000]),
   };
   const stage: Stage = { world, has, server, service, log, callers: [], budget };

@@ -2,7 +2,7 @@ import type { FollowUpResult } from '../../src/contract/index.js';
 import type { Answer, BudgetEvent } from '../../src/contract/protocol.js';
 import { refusalOf } from '../../src/contract/signs.js';
 import { Failed } from '../../src/follow-up/flow.js';
-import { isBudgetLost } from './faults.js';
+import { type Fault, isBudgetLost } from './faults.js';
 import type { Order } from './ports.js';
 import type { Run } from './runs.js';
 import type { Caller, Stage } from './seed.js';
@@ -17,6 +17,7 @@ export const verdicts = {
   lies: 'a follow-up said that its message was delivered, or that it was not, and that is not true',
   fooled: "a result belongs to another message's turn",
   behind: 'a message arrived while the turn of another follow-up ran, for which its own was to wait',
+  overtaken: 'a message is sent before one to the same job and lane whose follow-up started earlier',
   lost: 'a follow-up does not end',
   late: 'a follow-up ends later than its settings say',
   stuck: 'a follow-up that could be sent waits beside a free slot, or for one that does not run',
@@ -38,6 +39,8 @@ const MOST_AN_HOUR = 90;
 const MOST_REFUSED_A_MINUTE = 18;
 /** How long a word of before the healing may travel. */
 const LATEST_WORD_MS = 20_000;
+/** Who starts so much later asks later, too. */
+const LATER_MS = 1_000;
 /** For how long a job may be missing. */
 const LEAST_MISSING_MS = 30_000;
 
@@ -136,6 +139,12 @@ export function judgeSeed(stage: Stage): void {
   const refused = arrivals.filter(({ isRefused, isUnclear }) => isRefused || isUnclear);
   const flood = refused.find(({ atMs }, i) => atMs - (refused[i - MOST_REFUSED_A_MINUTE]?.atMs ?? -Infinity) < 60_000);
   if (flood && !isBudgetLost(has) && !has.has('orders')) log.find('hammered', seconds(flood.atMs));
+  const keepsOrder: readonly Fault[] = [
+    'orders',
+    'impatient',
+    ...(budget.places.most > 6 ? (['crowds'] as const) : []),
+  ];
+  if (!stage.batches && [...has].every((fault) => keepsOrder.includes(fault))) judgeOrder(stage);
   // A retry of a batch sends again what a job failed at.
   const resultOf = (run: Run) => (run.code.kept ? (run.end.value as FollowUpResult | undefined) : undefined);
   const failed = log.ended.filter((run) => resultOf(run)?.status === 'failed').map(({ workflowId }) => workflowId);
@@ -159,6 +168,22 @@ export function judgeSeed(stage: Stage): void {
     const hours = Math.max(1, ((last?.closedAtMs ?? Infinity) - startsAtMs) / 3_600_000);
     const [asks = 0, signals = 0] = [log.counts.asks.get(workflowId), log.counts.signals.get(workflowId)];
     if (Math.max(asks, signals) / hours > MOST_AN_HOUR) log.find('hot', workflowId, asks, 'asks', signals, 'signals');
+  }
+}
+
+/** Of messages that nothing kept from being sent but the budget and their job. */
+function judgeOrder({ service, log, callers }: Stage): void {
+  const sentAtMs = ({ settings }: Caller) =>
+    service.arrivals.find(({ prompt }) => prompt === settings.prompt)?.atMs ?? Infinity;
+  for (const first of callers) {
+    const { jobId, lane, whenActive } = first.settings;
+    const isBehind = ({ settings, startsAtMs }: Caller) =>
+      settings.jobId === jobId && settings.lane === lane && startsAtMs > first.startsAtMs + LATER_MS;
+    // Who does not wait for the end of another's turn may overtake who does.
+    const isAlike = ({ settings }: Caller) => whenActive === 'send' || settings.whenActive === whenActive;
+    const later = callers.find((each) => isBehind(each) && isAlike(each) && sentAtMs(each) < sentAtMs(first));
+    const isSent = sentAtMs(first) < Infinity;
+    if (later && isSent) log.find('overtaken', first.workflowId, 'by', later.workflowId, seconds(sentAtMs(later)));
   }
 }
 
