@@ -20,6 +20,8 @@ import {
 } from '../contract/protocol.js';
 
 const CALL_DEADLINE_MS = 5_000;
+/** A budget that has not answered for so long is silent. Usually it answers within a tenth of a second. */
+const SILENT_AFTER_MS = 3_000;
 /** A budget remembers no more sends than this; the rest are only counted. */
 const MAX_LISTED = 2_000;
 
@@ -81,7 +83,8 @@ export function createBudgets(
     /** Whether another run has delivered the message. Without a budget, `no`. */
     async wasDelivered(projectId: string, asker: Asker): Promise<Delivered> {
       const budget = client.workflow.getHandle(projectBudgetWorkflowId(projectId));
-      return (await ifFound(() => withDeadline(() => budget.query(wasDeliveredQuery, asker)))) ?? 'no';
+      const query = () => withDeadline(() => budget.query(wasDeliveredQuery, asker));
+      return (await inTurn(projectId, () => ifFound(query))) ?? 'no';
     },
 
     /** Signals an event to a project's budget, which can miss it if it does not run. */
@@ -130,16 +133,32 @@ export function createBudgets(
   };
 }
 
+/**
+ * Makes the calls to each budget one after the other. While a budget is silent, one call at a time finds out whether it
+ * answers again, and the others fail at once: those who wait would fill the worker's slots, which all projects share.
+ */
 function createTurns(): <T>(key: string, call: () => Promise<T>) => Promise<T> {
-  const last = new Map<string, Promise<unknown>>();
+  const lines = new Map<string, { isSilent: boolean; isUnderWay: boolean; waiting: ((go: boolean) => void)[] }>();
   return async (key, call) => {
-    const mine = (last.get(key) ?? Promise.resolve()).then(call);
-    const settled = mine.catch(() => undefined);
-    last.set(key, settled);
+    const line = lines.get(key) ?? { isSilent: false, isUnderWay: false, waiting: [] };
+    lines.set(key, line);
+    const mayGo = !line.isUnderWay || (!line.isSilent && (await new Promise<boolean>((go) => line.waiting.push(go))));
+    if (!mayGo) throw new Error('another ask waits for its answer');
+    line.isUnderWay = true;
+    const silence = setTimeout(() => {
+      line.isSilent = true;
+      for (const go of line.waiting.splice(0)) go(false);
+    }, SILENT_AFTER_MS);
     try {
-      return await mine;
+      const answer = await call();
+      line.isSilent = false;
+      return answer;
     } finally {
-      if (last.get(key) === settled) last.delete(key);
+      clearTimeout(silence);
+      const next = line.waiting.shift();
+      if (next) next(true);
+      else line.isUnderWay = false;
+      if (!line.isUnderWay && !line.isSilent) lines.delete(key);
     }
   };
 }

@@ -1,7 +1,7 @@
 import { type Client, WorkflowExecutionAlreadyStartedError, WorkflowNotFoundError } from '@temporalio/client';
 import { MockActivityEnvironment } from '@temporalio/testing';
 import { DefaultLogger } from '@temporalio/worker';
-import { expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { BudgetStoppedError, createBudgets } from '../../src/activities/budgets.js';
 import type { Ask } from '../../src/contract/protocol.js';
 
@@ -58,6 +58,49 @@ test('an ask whose activity ended while it waited does not go out, and one that 
   await expect(second.answer).rejects.toThrow('CANCELLED');
   await settled();
   expect(asked()).toBe('1, 3');
+});
+
+describe('a budget that does not answer within three seconds', () => {
+  beforeEach(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] }));
+  afterEach(() => void vi.useRealTimers());
+
+  test('keeps nobody waiting: one ask finds out whether it answers again', async () => {
+    const { ask, open, asked } = useBudgets();
+    const first = ask('p', '1');
+    const second = ask('p', '2');
+    const other = ask('other', '3');
+    await settled();
+    vi.advanceTimersByTime(3_000);
+    await expect(second.answer).rejects.toThrow('another ask waits for its answer');
+    await expect(ask('p', '4').answer).rejects.toThrow('another ask waits for its answer');
+    open[0]?.finish(new Error('deadline exceeded'));
+    open[1]?.finish();
+    await expect(first.answer).rejects.toThrow('deadline exceeded');
+    expect(await other.answer).toEqual({ kind: 'ended' });
+    const probe = ask('p', '5');
+    await settled();
+    await expect(ask('p', '6').answer).rejects.toThrow('another ask waits for its answer');
+    expect(asked()).toBe('1, 3, 5');
+    open[2]?.finish();
+    expect(await probe.answer).toEqual({ kind: 'ended' });
+  });
+
+  test('is asked by all, one after the other, once it has answered', async () => {
+    const { ask, open, asked } = useBudgets();
+    ask('p', '1');
+    await settled();
+    vi.advanceTimersByTime(3_000);
+    open[0]?.finish();
+    await settled();
+    const [next, last] = [ask('p', '2'), ask('p', '3')];
+    await settled();
+    open[1]?.finish();
+    expect(await next.answer).toEqual({ kind: 'ended' });
+    await settled();
+    open[2]?.finish();
+    expect(await last.answer).toEqual({ kind: 'ended' });
+    expect(asked()).toBe('1, 2, 3');
+  });
 });
 
 test('a budget whose last run is closed is stopped, and says how to start it', async () => {
