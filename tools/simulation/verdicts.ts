@@ -123,6 +123,8 @@ export class Log {
   }
 }
 
+const jobOf = (workflowId: string): string | undefined => workflowId.split('/')[2];
+
 const seconds = (ms: number): string => ((ms - START_MS) / 1_000).toFixed(1);
 
 /** Compares what each follow-up said with the service's log. */
@@ -161,7 +163,12 @@ export function judgeSeed(stage: Stage): void {
     }
     // A message that is sent again by request may come behind itself.
     const [behind] = accepted;
-    if (settings.whenActive === 'wait' && behind?.isBehind) log.find('behind', workflowId, seconds(behind.atMs));
+    const isBehind = settings.whenActive === 'wait' && behind?.isBehind === true;
+    // The limit of `docs/explanation/promises.md`: a message that was sent during a turn may take its end for its own.
+    const isAfterSuch = ({ workflowId: id, isBehind: wasBehind, atMs }: Arrival) =>
+      wasBehind && jobOf(id) === settings.jobId && atMs < behind!.atMs;
+    const isFooled = has.has('stale') && isBehind && arrivals.some(isAfterSuch);
+    if (isBehind && !isFooled) log.find('behind', workflowId, seconds(behind.atMs));
     for (const i of runs.keys()) judgeRun(stage, caller, runs.slice(0, i + 1), accepted);
     const last = server.latest(workflowId);
     if (last?.status === 'running') log.find('lost', workflowId, last.runId, last.states.at(-1)?.state);
@@ -205,7 +212,10 @@ function judgeRun({ log, has, server, service }: Stage, caller: Caller, runs: Ru
   const isOfTurn = (arrival: Arrival) => arrival.turn === said.turn || arrival.isBehind;
   // What was assumed need not have been delivered, and a budget that starts afresh may not know whose turn was last.
   const isAssumed = said.delivered === 'unknown' && isBudgetLost(has) && chain.length > 1;
-  const isToJudge = ofMessage.length > 0 && (said.delivered === 'yes' || (isDelivered && !isAssumed));
+  // The other limit of that page: the key was used again, and the budget that knew it is lost.
+  const isReused = runs.some((each) => each.originalRunId !== run.originalRunId && each.startedAtMs > run.startedAtMs);
+  const isLimit = isAssumed || (isReused && isBudgetLost(has));
+  const isToJudge = ofMessage.length > 0 && (said.delivered === 'yes' || isDelivered) && !isLimit;
   if (said.turn !== undefined && isToJudge && !ofMessage.some(isOfTurn)) {
     log.find('fooled', who, `took turn ${said.turn} for`, ...ofMessage.map((each) => each.turn));
   }
