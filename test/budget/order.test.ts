@@ -139,6 +139,17 @@ describe('follow-ups to a job at work', () => {
     expect(job.endTurn(2).granted).toEqual(['1']);
   });
 
+  it('are not made to watch it by a late copy of an ask, whose answer nobody hears', () => {
+    const job = new OneJob();
+    job.ask(0);
+    job.ask(1, jobAtWork);
+    job.budget.pause(job.nowMs, {});
+    expect(job.endTurn(0).granted).toEqual([]);
+    expect(job.answerTo(1, jobAtWork)).not.toHaveProperty('isToWatch');
+    job.budget.resume(job.nowMs);
+    expect(job.granted()).toEqual(['1']);
+  });
+
   it('watch it if it goes on with a message that the budget does not know', () => {
     const job = new OneJob();
     job.ask(1, jobAtRest);
