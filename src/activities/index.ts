@@ -125,17 +125,15 @@ export function createActivities(dependencies: ActivityDependencies) {
       }
       const job = read.kind === 'job' ? read.job : undefined;
       const isArchived = job?.status === 'archived';
-      const archived = { kind: 'archived', job: knownFields(job ?? {}) } as const;
-      if (isArchived && !isInDoubt) return archived;
+      if (isArchived && !isInDoubt) return { kind: 'archived', job: knownFields(job) };
       const isBusy = job !== undefined && reasonAgainst(job, whenActive) !== undefined;
-      const isWaitedFor = job !== undefined && whenActive === 'wait';
-      const jobIs = isWaitedFor && ({ jobIs: isBusy ? 'at-work' : 'at-rest' } as const);
+      const jobIs = job && whenActive === 'wait' && ({ jobIs: isBusy ? 'at-work' : 'at-rest' } as const);
       const mayHaveSent = asked.mayHaveSent || isTakenOver;
       const request: Ask = { ...asked, mayHaveSent, workflowId, runId, leaseMs, drainMs, maxLimit };
       const refused = read.kind === 'failed' && read.refused;
       const answer = await ask(projectId, { ...request, ...jobIs, ...refused });
       const slot = isArchived ? slotSchema.safeParse(answer).data : undefined;
-      if (slot) return { ...archived, answer: slot };
+      if (isArchived && slot) return { kind: 'archived', job: knownFields(job), answer: slot };
       const seen = isBusy ? { busyJob: knownFields(job) } : job && { baseline: comparedFields(job) };
       const refusal = read.kind === 'failed' ? read.message : undefined;
       return { kind: 'asked', ...seen, ...defined({ refusal }), answer, ...isPrivate };

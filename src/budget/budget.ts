@@ -481,8 +481,8 @@ export class Budget {
     const isBefore = (each: TurnedAway) =>
       crowdOf(each) === crowd && each.startedAtMs < startedAtMs && isExpected(each, nowMs);
     const ahead = waiters.filter((each) => crowdOf(each) === crowd).length + turnedAway.filter(isBefore).length;
-    const most = this.places.most * (isJobAtWork || hasOtherTurn ? BUSY_PLACES : 1);
-    const isFull = !hasPlace && waiters.length >= shareOf(lane) * most;
+    const share = (lane === 'batch' ? BATCH_PLACES : 1) * (isJobAtWork || hasOtherTurn ? BUSY_PLACES : 1);
+    const isFull = !hasPlace && waiters.length >= share * this.places.most;
     const isCrowded = !hasPlace && ahead >= this.places.mostForJob;
     waiters.push({
       workflowId,
@@ -863,11 +863,6 @@ type Crowded = Pick<Waiter, 'job' | 'lane'>;
 
 /** Those of one job and lane wait for each other. */
 const crowdOf = ({ job, lane }: Crowded): string => `${lane} ${job}`;
-
-/** A lane's share of the places. */
-function shareOf(lane: Lane): number {
-  return lane === 'batch' ? BATCH_PLACES : 1;
-}
 
 /** Whether a follow-up without a place keeps its turn before later ones: until it had the time to come back. */
 function isExpected({ calledAtMs }: TurnedAway, nowMs: number): boolean {

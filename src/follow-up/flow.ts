@@ -301,7 +301,7 @@ export class FollowUp {
     return new Failed(type, `${message}; an earlier run of the follow-up ${what}`, delivered, details);
   }
 
-  /** Waits until the job accepts messages, then for a slot. */
+  /** Waits for a slot, and until the job accepts messages. */
   async #getSlot(): Promise<Slot> {
     const { port, settings } = this;
     const { projectId, jobId, lane, prompt, whenActive } = settings;
@@ -357,7 +357,8 @@ export class FollowUp {
         }
       }
       // Replicas of the service may disagree for a long time.
-      deniedInARow = (await this.#waitForRest(asked.kind)) ? 0 : deniedInARow + 1;
+      const reason = asked.kind === 'notFound' ? 'service' : 'job-busy';
+      deniedInARow = (await this.#waitForRest(reason)) ? 0 : deniedInARow + 1;
       if (deniedInARow > 1) await this.#pause(this.#backoffMs(deniedInARow), this.#patienceEndsMs);
     }
   }
@@ -454,14 +455,11 @@ export class FollowUp {
   }
 
   /** Waits until the job is found and at rest. Returns `false` if the first poll shows that. */
-  async #waitForRest(why: 'asked' | 'notFound'): Promise<boolean> {
+  async #waitForRest(waitReason: 'job-busy' | 'service'): Promise<boolean> {
     const { port } = this;
     const isGranted = () => this.#answer?.kind === 'granted';
     const turn = { baseline: {}, baselineAtMs: 0, arrivedByMs: 0, runId: port.runId };
-    const standing: FollowUpStanding =
-      why === 'asked'
-        ? { state: 'waiting-for-job', waitReason: 'job-busy' }
-        : { state: 'blocked', waitReason: 'service' };
+    const standing = { state: stateOf(waitReason), waitReason };
     const end = await this.#watch('rest', turn, this.#patienceEndsMs, standing, { isOver: isGranted });
     if (end?.kind === 'gone') throw this.#notFound(end.message, this.#unsent());
     if (end?.kind === 'deadline') await this.#pause(LONGEST_BACKOFF_MS, this.#patienceEndsMs);

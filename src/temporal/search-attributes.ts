@@ -5,13 +5,15 @@ import { describeGrpcError, GrpcStatus, grpcStatusOf, isPassingTrouble, pause } 
 
 /** `INDEXED_VALUE_TYPE_*` of Temporal's API, and a value that nothing has, for a query. */
 const TYPES = {
-  KEYWORD: { name: 'Keyword', code: 2, unused: 'none' },
-  DATETIME: { name: 'Datetime', code: 6, unused: '1970-01-01T00:00:00Z' },
+  KEYWORD: { typeName: 'Keyword', code: 2, unused: 'none' },
+  DATETIME: { typeName: 'Datetime', code: 6, unused: '1970-01-01T00:00:00Z' },
 };
-const typeOf = new Map(Object.values(SearchAttribute).map(({ name, type }) => [name, TYPES[type]]));
+const attributes = Object.values(SearchAttribute).map(({ name, type }) => ({ name, ...TYPES[type] }));
+type Attribute = (typeof attributes)[number];
+const namesOf = (all: readonly Attribute[]): string[] => all.map(({ name }) => name);
 
 /** A list query with all search attributes, which finds nothing. It needs no permission to list attributes. */
-export const QUERY_OF_ALL = [...typeOf].map(([name, { unused }]) => `${name} = "${unused}"`).join(' AND ');
+export const QUERY_OF_ALL = attributes.map(({ name, unused }) => `${name} = "${unused}"`).join(' AND ');
 
 /** The server reads attributes from a cache that may be a minute old. */
 const QUERYABLE_TIMEOUT_MS = 90_000;
@@ -31,12 +33,6 @@ const REFUSALS: readonly unknown[] = [
 /** Thrown when the search attributes are missing and cannot be added. A workflow that sets them would get stuck. */
 export class SearchAttributesError extends Error {
   override readonly name = 'SearchAttributesError';
-}
-
-interface Target {
-  connection: ConnectionLike;
-  namespace: string;
-  names: string[];
 }
 
 /**
@@ -61,19 +57,18 @@ export async function ensureSearchAttributes(
 }
 
 async function ensure(connection: ConnectionLike, namespace: string, timeoutMs: number, signal?: AbortSignal) {
-  const names = [...typeOf.keys()];
   const existing = await listAttributes(connection, namespace);
-  const isWrong = (name: string) => existing?.has(name) && existing.get(name) !== typeOf.get(name)?.code;
-  const wrong = names.filter(isWrong).map((name) => `${name} with another type than ${typeOf.get(name)?.name}`);
+  const isWrong = ({ name, code }: Attribute) => existing?.has(name) && existing.get(name) !== code;
+  const wrong = attributes.filter(isWrong).map(({ name, typeName }) => `${name} with another type than ${typeName}`);
   if (wrong.length > 0) {
     throw new SearchAttributesError(
       `namespace ${namespace} has ${wrong.join(', ')}: remove them ` +
         '("temporal operator search-attribute remove") and run "follow-up setup"',
     );
   }
-  const missing = names.filter((name) => !existing?.has(name));
-  const added = missing.length === 0 ? [] : await addAttributes({ connection, namespace, names: missing }, existing);
-  await waitUntilQueryable({ connection, namespace, names }, timeoutMs, signal);
+  const missing = attributes.filter(({ name }) => !existing?.has(name));
+  const added = missing.length === 0 ? [] : await addAttributes(connection, namespace, missing, existing);
+  await waitUntilQueryable(connection, namespace, timeoutMs, signal);
   return { added };
 }
 
@@ -92,15 +87,17 @@ async function listAttributes(connection: ConnectionLike, namespace: string): Pr
 }
 
 async function addAttributes(
-  { connection, namespace, names }: Target,
+  connection: ConnectionLike,
+  namespace: string,
+  missing: readonly Attribute[],
   existing: ReadonlyMap<string, number> | undefined,
 ): Promise<string[]> {
-  const searchAttributes = Object.fromEntries(names.map((name) => [name, typeOf.get(name)?.code ?? 0]));
+  const searchAttributes = Object.fromEntries(missing.map(({ name, code }) => [name, code]));
   try {
     await withinLimit(connection, () =>
       connection.operatorService.addSearchAttributes({ namespace, searchAttributes }),
     );
-    return names;
+    return namesOf(missing);
   } catch (error) {
     const status = grpcStatusOf(error);
     if (status === GrpcStatus.ALREADY_EXISTS) return [];
@@ -112,27 +109,26 @@ async function addAttributes(
     const [, limit, type] = OVER_LIMIT.exec(reason) ?? [];
     let why = `, and the server does not register them (${reason})`;
     if (limit !== undefined) {
-      why = `: ${describeLimit(Number(limit), type, names, existing)}`;
+      why = `: ${describeLimit(Number(limit), type, missing, existing)}`;
     } else if (isRefused) {
       why = `, and these credentials may not register them (${reason}): run "follow-up setup" with credentials that can`;
     }
-    const lack = `namespace ${namespace} lacks the search attributes ${names.join(', ')}`;
+    const lack = `namespace ${namespace} lacks the search attributes ${namesOf(missing).join(', ')}`;
     throw new SearchAttributesError(`${lack}${why}`, { cause: error });
   }
 }
 
 function describeLimit(
   limit: number,
-  typeName: string | undefined,
-  names: readonly string[],
+  limitedType: string | undefined,
+  missing: readonly Attribute[],
   existing: ReadonlyMap<string, number> | undefined,
 ): string {
-  const type = Object.values(TYPES).find(({ name }) => name === typeName);
-  const needed = names.filter((name) => typeOf.get(name) === type).length;
-  const used = existing && [...existing.values()].filter((code) => code === type?.code).length;
+  const needed = missing.filter(({ typeName }) => typeName === limitedType);
+  const used = existing && [...existing.values()].filter((code) => code === needed[0]?.code).length;
   const free = used === undefined ? '' : `, ${Math.max(0, limit - used)} free`;
   return (
-    `${needed} needed${free}, because the server allows ${limit} of type ${typeName} in a namespace. Remove what ` +
+    `${needed.length} needed${free}, because the server allows ${limit} of type ${limitedType} in a namespace. Remove what ` +
     'nothing uses ("temporal operator search-attribute list" and "remove"), or use another namespace (TEMPORAL_NAMESPACE)'
   );
 }
@@ -142,7 +138,8 @@ function withinLimit<T>(connection: ConnectionLike, call: () => Promise<T>): Pro
 }
 
 async function waitUntilQueryable(
-  { connection, namespace, names }: Target,
+  connection: ConnectionLike,
+  namespace: string,
   timeoutMs: number,
   signal?: AbortSignal,
 ): Promise<void> {
@@ -159,7 +156,7 @@ async function waitUntilQueryable(
       if (status !== GrpcStatus.INVALID_ARGUMENT && !isPassingTrouble(error)) throw error;
       if (performance.now() < deadlineMs) await pause(QUERYABLE_INTERVAL_MS, signal);
       else {
-        const problem = `does not accept queries with ${names.join(', ')} (${describeGrpcError(error)})`;
+        const problem = `does not accept queries with ${namesOf(attributes).join(', ')} (${describeGrpcError(error)})`;
         throw new SearchAttributesError(`namespace ${namespace} ${problem}: run "follow-up setup"`, { cause: error });
       }
     }
