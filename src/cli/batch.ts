@@ -15,10 +15,10 @@ import {
   type FollowUpBatchResult,
   followUpBatchWorkflowId,
   followUpWorkflowId,
-  formatDuration,
 } from '../contract/index.js';
 import { safeLine } from '../terminal-text.js';
 import { type BatchInputOptions, readBatchInput } from './batch-file.js';
+import { summariseBudgetUpdate } from './budget.js';
 import { type Cli, ExitCode, interruptible, isLive, UsageError } from './cli.js';
 import { type ProgressText, showRow } from './progress.js';
 import { sayWhenUnattended, withHint, withTemporal } from './session.js';
@@ -285,30 +285,18 @@ export function describeBatchResult(batchId: string, { items, ...counts }: Follo
 }
 
 /** Describes a preview for `--dry-run`, in local time. */
-export function describePreview(preview: BatchPreview, now = new Date()): string {
+export function describePreview(preview: BatchPreview): string {
   const { batchId, total, alreadyStarted, inputDiffers, projects } = preview;
   const before = inputDiffers
     ? 'with different input: it is refused'
     : 'with this input: nothing is sent a second time';
+  const lineOf = ({ projectId, toSend, ...budget }: ProjectPreview) =>
+    `${safeLine(projectId)}: ${toSend} to send; ${summariseBudgetUpdate(projectId, budget)}`;
   return rowsOf([
     ['batch', `${safeLine(batchId)}, ${counted(total, 'item')}; nothing is sent (--dry-run)`],
     ['started', alreadyStarted && `the id was used before, ${before}`],
-    ...(alreadyStarted ? [] : projects.map((project) => ['project', projectText(project, now)] as const)),
+    ...(alreadyStarted ? [] : projects.map((project) => ['project', lineOf(project)] as const)),
   ]).join('\n');
-}
-
-function projectText(project: ProjectPreview, now: Date): string {
-  const { projectId, toSend, limit, windowMs, freeSlots, waiting, blocked, earliestEndAt } = project;
-  const until = blocked?.until === undefined ? '' : ` until ${clock(blocked.until, now)}`;
-  const note = blocked?.note === undefined ? '' : ` (${blocked.note})`;
-  const parts = [
-    `${projectId}: ${toSend} to send`,
-    `${freeSlots} of ${limit} slots in ${formatDuration(windowMs)} free`,
-    waiting > 0 ? `${waiting} in line before them` : '',
-    blocked ? `blocked: ${blocked.reasons.join(', ')}${until}${note}` : '',
-    earliestEndAt === undefined ? '' : `the last one not before ${clock(earliestEndAt, now)}`,
-  ];
-  return safeLine(parts.filter(Boolean).join(', '));
 }
 
 /** Other commands accept the workflow id, which also identifies the item. */

@@ -170,12 +170,10 @@ export class FollowUpClient {
 
   /**
    * Checks a batch as {@link startBatch} does, and shows what prevents its sends: the budgets of its projects, or an id
-   * that was used before. Sends, starts and changes nothing. Needs a running worker if a project has a budget.
-   *
-   * @throws WorkerUnavailableError
+   * that was used before. Sends, starts and changes nothing.
    */
   planBatch(input: StartBatchInput): Promise<BatchPreview> {
-    return previewBatch(this.#client, input, (projectId) => this.budget(projectId), this.#budgetSettings);
+    return previewBatch(this.#client, input, (projectId) => this.budget(projectId));
   }
 
   /** Handle of a batch by its id. Makes no request until a method is called. */

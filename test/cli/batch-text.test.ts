@@ -57,13 +57,19 @@ test.each([
   expect(exitCodeOfBatch({ ...result, ...ends })).toBe(exitCode);
 });
 
-test('a preview says what blocks a project, and that its id was used before with another input', () => {
-  const project = { projectId: 'demo', toSend: 3, limit: 100, windowMs: 3_600_000, freeSlots: 40, waiting: 2 };
-  const blocked = { reasons: ['operator' as const], note: 'release\u001b[31m freeze' };
+test('a preview shows the budget of each project, and says that its id was used before with another input', () => {
   const preview = { batchId: 'nightly', total: 6, alreadyStarted: false, inputDiffers: false };
-  expect(describePreview({ ...preview, projects: [{ ...project, blocked }] }, now)).toContain(
-    'demo: 3 to send, 40 of 100 slots in 1 h free, 2 in line before them, blocked: operator (release freeze)',
+  const projects = [
+    { projectId: 'demo', toSend: 4, state: 'none' as const },
+    { projectId: 'site', toSend: 2, state: 'running' as const, statusUnavailable: 'no worker\u001b[31m' },
+  ];
+  expect(describePreview({ ...preview, projects })).toBe(
+    [
+      'batch    nightly, 6 items; nothing is sent (--dry-run)',
+      'project  demo: 4 to send; project demo has no budget yet: it gets one with its first follow-up; 0 slots used',
+      'project  site: 2 to send; no answer: no worker',
+    ].join('\n'),
   );
-  const used = { ...preview, projects: [], alreadyStarted: true, inputDiffers: true };
-  expect(describePreview(used, now)).toContain('the id was used before, with different input: it is refused');
+  const used = { ...preview, projects, alreadyStarted: true, inputDiffers: true };
+  expect(describePreview(used)).toContain('the id was used before, with different input: it is refused');
 });
