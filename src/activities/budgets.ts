@@ -80,11 +80,17 @@ export function createBudgets(
       });
     },
 
-    /** Whether another run has delivered the message. Without a budget, `no`. */
+    /**
+     * Whether another run has delivered the message. Without a budget, `no`.
+     *
+     * @throws Error if the budget does not answer, or cannot tell yet
+     */
     async wasDelivered(projectId: string, asker: Asker): Promise<Delivered> {
       const budget = client.workflow.getHandle(projectBudgetWorkflowId(projectId));
       const query = () => withDeadline(() => budget.query(wasDeliveredQuery, asker));
-      return (await inTurn(projectId, () => ifFound(query))) ?? 'no';
+      const said = await inTurn(projectId, () => ifFound(query));
+      if (said === null) throw new Error(`The budget of project ${projectId} counts earlier sends`);
+      return said ?? 'no';
     },
 
     /** Signals an event to a project's budget, which can miss it if it does not run. */
@@ -100,8 +106,8 @@ export function createBudgets(
     },
 
     /**
-     * Lists follow-ups of a project that may have sent: those that closed since `sinceMs`, running ones past their send,
-     * and those that wait to send again and have sent since then.
+     * Lists follow-ups of a project that may have sent: those that closed since `sinceMs` and had begun to send, running
+     * ones past their send, and those that wait to send again and have sent since then.
      *
      * @param query.alsoWaiting also those that wait, because their state may lag behind a grant; a follow-up without a
      *   state has sent nothing
@@ -119,11 +125,12 @@ export function createBudgets(
         const { name: status } = each.status;
         const isRunning = isOpen(each.status);
         const shown = each.typedSearchAttributes.get(SearchAttribute.state);
-        // A follow-up ends as Canceled only if nothing was delivered.
-        if (!isRunning && (shown === 'not-sent' || status === 'CANCELLED')) continue;
+        const sentAtMs = each.typedSearchAttributes.get(SearchAttribute.lastSendAt)?.getTime();
+        // A follow-up ends as Canceled only if nothing was delivered. Whatever closed without a time never sent.
+        const isUnsent = shown === 'not-sent' || status === 'CANCELLED' || sentAtMs === undefined;
+        if (!isRunning && isUnsent) continue;
         const closedAtMs = each.closeTime?.getTime() ?? Number.MAX_SAFE_INTEGER;
         const isWaiting = isRunning && waitingStates.some((waiting) => waiting === shown);
-        const sentAtMs = each.typedSearchAttributes.get(SearchAttribute.lastSendAt)?.getTime();
         found.push({ send: defined({ workflowId: each.workflowId, isRunning, isWaiting, sentAtMs }), closedAtMs });
       }
       const all = found.sort((a, b) => a.closedAtMs - b.closedAtMs).map(({ send }) => send);

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { type AgentJob, agentJobSchema } from '../contract/follow-up.js';
+import { type AgentJob, agentJobSchema, terminalStatuses } from '../contract/follow-up.js';
 import type { BodyKind } from '../contract/signs.js';
 import { describeIssues, parseInput } from '../contract/validation.js';
 import { plainText } from '../terminal-text.js';
@@ -65,7 +65,7 @@ export function parseJob(body: string, mask: Mask): Read<AgentJob> {
 
 const jobFields = Object.keys(agentJobSchema.shape);
 
-/** The kind of a body that was read. An error without the status of a job is none, whatever else it has. */
+/** The kind of a body that was read. An error without a status that jobs have is none, whatever else it has. */
 export function bodyKindOf(body: string): BodyKind {
   if (body.trim() === '') return 'none';
   let value: unknown;
@@ -76,7 +76,8 @@ export function bodyKindOf(body: string): BodyKind {
   }
   if (typeof value !== 'object' || value === null) return 'other';
   const { error, status } = value as { error?: unknown; status?: unknown };
-  const isError = error !== undefined && error !== null && typeof status !== 'string';
+  const isOfJob = status === 'active' || terminalStatuses.some((known) => known === status);
+  const isError = error !== undefined && error !== null && !isOfJob;
   return !isError && jobFields.some((field) => field in value) ? 'job' : 'other';
 }
 

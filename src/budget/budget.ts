@@ -191,7 +191,7 @@ export class Budget {
       const heldFromMs = Math.min(nowMs, sentAtMs + leaseMs + state.settings.marginMs) + drainMs;
       if (isWaiting) {
         this.#hold(heldFromMs, 'unknown');
-        this.#list({ workflowId, sendNumber: 1, grantedAtMs: sentAtMs, settledAtMs: sentAtMs, outcome: 'unknown' });
+        this.#list({ workflowId, sendNumber: 1, grantedAtMs: sentAtMs });
         continue;
       }
       const past = state.known[followUpKey(workflowId)];
@@ -284,9 +284,13 @@ export class Budget {
     return { taken: true, count, takenAt: iso(nowMs) };
   }
 
-  /** Whether another run of the follow-up has delivered the message, as far as this budget remembers. */
-  wasDelivered({ workflowId, runId, messageTag }: Asker): Delivered {
+  /**
+   * Whether another run of the follow-up has delivered the message, as far as this budget remembers. `null`: it does
+   * not remember the follow-up, and still counts earlier sends.
+   */
+  wasDelivered({ workflowId, runId, messageTag }: Asker): Delivered | null {
     const known = this.state.known[followUpKey(workflowId)];
+    if (!known && this.state.isCounting) return null;
     const isOther = known === undefined || known.runId === runId || !['', messageTag].includes(known.messageTag);
     if (isOther || (known.sendNumber === 1 && !mayHaveArrived(known.outcome))) return 'no';
     return known.outcome === 'sent' && known.messageTag === messageTag ? 'yes' : 'unknown';
@@ -304,11 +308,11 @@ export class Budget {
 
   /** Ends the operator's pause, and tries at once what the service has refused. */
   resume(nowMs: number): void {
-    const { pace, waiters } = this.state;
+    const { pace, waiters, known } = this.state;
     delete this.state.operatorPause;
     forgetLimit(pace);
     if (pace.pause) Object.assign(pace.pause, { untilMs: Math.min(pace.pause.untilMs, nowMs), retryAtMs: nowMs });
-    for (const waiter of waiters) delete waiter.refusals;
+    for (const message of [...waiters, ...Object.values(known)]) delete message.refusals;
     this.#sort();
     this.advance(nowMs);
   }
@@ -410,7 +414,7 @@ export class Budget {
       return defined({ by: 'operator', until: untilMs === undefined ? undefined : iso(untilMs), note } as const);
     }
     const pause = this.servicePause(nowMs);
-    return pause && { by: 'service', until: iso(pause.untilMs) };
+    return pause && defined({ by: 'service', until: iso(pause.untilMs), statusCode: pause.statusCode } as const);
   }
 
   /**
@@ -579,7 +583,7 @@ export class Budget {
     const reason = isOutage ? 'outage' : (refusalOf(outcome) ?? ofRead);
     if (!reason) return;
     const past = known[followUpKey(workflowId)];
-    const isRepeated = past?.refusals?.reason === reason && reason !== 'limited';
+    const isRepeated = past?.refusals?.reason === reason;
     const isAlone = past && !isOutage && this.#noteRefusal(past, { ...settlement, refusal: reason }, nowMs);
     const isProbeOfLimit = probe !== undefined && reason === 'limited';
     if (isProbeOfLimit || !isAlone)
@@ -737,7 +741,8 @@ export class Budget {
       });
     }
     this.#hold(heldFromMs, outcome);
-    this.#list({ workflowId, sendNumber, grantedAtMs: listedAtMs, settledAtMs: listedAtMs, outcome });
+    // Temporal's list does not show what the service answered.
+    this.#list({ workflowId, sendNumber, grantedAtMs: listedAtMs, ...(runId && { settledAtMs: listedAtMs, outcome }) });
   }
 
   #list(send: BudgetState['lastSends'][number]): void {
@@ -809,25 +814,27 @@ export class Budget {
   }
 
   /**
-   * The service's pause. It lasts until a probe is accepted, but once its time is over only if somebody waits. It ends
-   * when the first of these may probe.
+   * The service's pause. It lasts until a probe is accepted, but once its time is over only if somebody in line may
+   * probe. It ends when the first of these may, and has a slot.
    */
-  servicePause(nowMs: number): ServicePause | undefined {
-    const { pace, waiters } = this.state;
-    if (!pace.pause) return undefined;
-    if (waiters.length === 0) return pace.pause.untilMs > nowMs ? pace.pause : undefined;
-    return { ...pace.pause, untilMs: Math.max(pace.pause.untilMs, Math.min(...waiters.map(delayedUntilMs))) };
+  servicePause(nowMs: number, line: readonly Waiter[] = this.line(nowMs)): ServicePause | undefined {
+    const { pause } = this.state.pace;
+    if (!pause) return undefined;
+    if (line.length === 0) return pause.untilMs > nowMs ? pause : undefined;
+    const waiting = lanes.filter((lane) => line.some((waiter) => waiter.lane === lane));
+    const slotAtMs = Math.min(...waiting.map((lane) => this.#slotAtMs(nowMs, 0, lane) ?? nowMs));
+    return { ...pause, untilMs: Math.max(pause.untilMs, Math.min(...line.map(delayedUntilMs)), slotAtMs) };
   }
 
   /** The reason why the whole project waits. */
-  #reasonOfAll(nowMs: number): WaitReason | undefined {
+  #reasonOfAll(nowMs: number, line: readonly Waiter[] = this.line(nowMs)): WaitReason | undefined {
     if (this.state.isCounting) return 'counting';
     if (this.isPausedByOperator(nowMs)) return 'paused';
-    return this.servicePause(nowMs)?.reason;
+    return this.servicePause(nowMs, line)?.reason;
   }
 
   #reason(nowMs: number, waiter: Waiter, line: readonly Waiter[]): WaitReason {
-    const ofAll = this.#reasonOfAll(nowMs);
+    const ofAll = this.#reasonOfAll(nowMs, line);
     if (ofAll) return ofAll;
     if (waiter.refusals && isDelayed(waiter, nowMs)) return waiter.refusals.reason;
     return line.includes(waiter) ? 'slot' : 'job-busy';
@@ -839,9 +846,9 @@ export class Budget {
     const expectedAtMs = reason === 'slot' ? this.expectedAtMs(nowMs, index, waiter.lane) : undefined;
     const { runId, sendNumber } = waiter;
     const untilMs = delayedUntilMs(waiter);
-    const ofOwn = untilMs > nowMs ? ({ by: 'message', until: iso(untilMs) } as const) : undefined;
-    const pause = this.pauseOf(nowMs) ?? ofOwn;
-    const { isJobAtWork: isToWatch } = waiter;
+    const { isJobAtWork: isToWatch, refusals: { statusCode } = {} } = waiter;
+    const ofOwn = defined({ by: 'message', until: iso(untilMs), statusCode } as const);
+    const pause = this.pauseOf(nowMs) ?? (untilMs > nowMs ? ofOwn : undefined);
     const place = { position: index + 1, expectedAtMs, pause, isToWatch };
     return defined({ kind: 'waiting', runId, sendNumber, reason, ...place } as const);
   }

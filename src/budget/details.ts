@@ -2,6 +2,7 @@ import type { BudgetSend, BudgetStatus, BudgetWaiter, RefusedMessages, SendOutco
 import { formatDuration } from '../contract/durations.js';
 import {
   type At,
+  describeRefusal,
   markdownAsOf,
   markdownCode as code,
   markdownInstant,
@@ -31,9 +32,7 @@ export function describeBudget(
   if (nextFreeSlotAt !== undefined) row('next slot is free', at(nextFreeSlotAt));
   const lanes = `, ${waitingInBatchLane} of them in the batch lane, ${waitingForJob} for their job`;
   row('waiting', `${waitingTotal}${waitingTotal === 0 ? '' : lanes}`);
-  const isAccepting = refused.reduce((sum, { messages }) => sum + messages, 0) < (refused[0]?.of ?? 0);
-  if (!paused && refused.length > 0)
-    row('not accepted', `${refused.map(describeRefused).join(', ')}${isAccepting ? '; others are' : ''}`);
+  if (!paused && refused.length > 0) row('refused or unclear', describeRefused(refused));
   const step = nextStep(status);
   if (step !== undefined) row('to do', step);
   if (waiting.length > 0) lines.push('', '**Waiting**', '', ...waiting.map((waiter) => describeWaiter(waiter, at)));
@@ -55,20 +54,25 @@ export function describeBudgetState(status: BudgetStatus, at: At): string {
   return `sends: ${limit - used} of ${limit} slots are free${spaced}`;
 }
 
-/** `403 to 8 of 28 messages`. */
-const describeRefused = ({ statusCode, messages, of }: RefusedMessages): string =>
-  `${statusCode ?? 'no answer'} to ${messages} of ${of} message${of === 1 ? '' : 's'}`;
+/** `403 to 8 of 28 messages (others are accepted)` */
+function describeRefused(refused: readonly RefusedMessages[]): string {
+  const texts = refused.map(({ statusCode, messages, of }) => {
+    return `${statusCode ?? 'no answer'} to ${messages} of ${of} message${of === 1 ? '' : 's'}`;
+  });
+  return `${texts.join(', ')}${refused[0]?.accepted ? ' (others are accepted)' : ''}`;
+}
 
 function describePause(
   { refused = [], waitingTotal }: BudgetStatus,
-  { reasons, since, until, note }: NonNullable<BudgetStatus['paused']>,
+  { reasons, since, until, statusCode, note }: NonNullable<BudgetStatus['paused']>,
   at: At,
 ): string {
   const why = reasons
     .map((reason) => {
       if (reason === 'operator') return 'by an operator';
-      const seen = refused.filter((each) => each.reason === reason).map(describeRefused);
-      return `${REFUSALS[reason].what}${seen.length === 0 ? '' : ` (${seen.join(', ')})`}`;
+      const seen = refused.filter((each) => each.reason === reason);
+      if (seen.length === 0) return describeRefusal(reason, statusCode);
+      return `${reason === 'outage' ? `${REFUSALS.outage.what}:` : 'the service answers'} ${describeRefused(seen)}`;
     })
     .join(', and ');
   const isOperators = reasons.includes('operator');
@@ -91,8 +95,8 @@ function describeWaiter({ position, workflowId, lane, expectedAt, refusal }: Bud
   const place = position === undefined ? 'job busy' : `position ${position}`;
   const expected = expectedAt ? `, expected ${at(expectedAt)}` : '';
   const { reason, statusCode, until } = refusal ?? {};
-  const what = statusCode === undefined ? reason && REFUSALS[reason].what : `the service answers ${statusCode}`;
-  const refused = until === undefined ? '' : `, ${what}, ${REFUSED_ALONE.what}, tries again ${at(until)}`;
+  const what = reason && `, ${describeRefusal(reason, statusCode)}, ${REFUSED_ALONE.what}`;
+  const refused = until === undefined ? '' : `${what}, tries again ${at(until)}`;
   return `- ${place}: ${code(workflowId)}, ${lane} lane${expected}${refused}`;
 }
 

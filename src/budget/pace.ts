@@ -55,6 +55,8 @@ export interface Pace {
 
 export interface ServicePause {
   reason: Refusal;
+  /** HTTP status of the latest refusal, if known. */
+  statusCode?: number;
   sinceMs: number;
   untilMs: number;
   /** No probe is earlier: the latest Retry-After. */
@@ -144,6 +146,7 @@ export function noteAccepted(
 
 export interface ProjectRefusal {
   reason: Refusal;
+  statusCode?: number | undefined;
   retryAfterMs?: number | undefined;
   /** Of the refused send. */
   probe?: Probe | undefined;
@@ -153,9 +156,11 @@ export interface ProjectRefusal {
 
 /** Pauses the project, or continues its pause. */
 export function noteRefused(pace: Pace, refusal: ProjectRefusal, window: Window, nowMs: number): void {
-  const { reason, retryAfterMs, probe, isRepeated } = refusal;
+  const { reason, statusCode, probe, isRepeated } = refusal;
   const { windowMs, limit, used } = window;
   const isFirst = !pace.pause;
+  // It may concern this message alone, until a probe by another one is refused, too.
+  const retryAfterMs = isFirst || isRepeated || !probe ? undefined : refusal.retryAfterMs;
   // What was under way, or came early, says nothing about the end of a limit.
   if (reason !== 'limited' && pace.pause?.reason === 'limited' && probe !== 'due') return;
   if (reason === 'limited') {
@@ -183,10 +188,12 @@ export function noteRefused(pace: Pace, refusal: ProjectRefusal, window: Window,
     retryAtMs,
     step: before,
   } = pace.pause ?? { sinceMs: nowMs, untilMs: 0, retryAtMs: 0, step: 0 };
-  const step = before + (probe === 'due' && !isFirst && !isRepeated ? 1 : 0);
-  const pauseMs = Math.max(retryAfterMs ?? 0, pauseOf(pace, refusal, window, step));
+  const isNews = !isRepeated || reason === 'limited';
+  const step = before + (probe === 'due' && !isFirst && isNews ? 1 : 0);
+  const pauseMs = Math.max(retryAfterMs ?? 0, pauseOf(pace, { reason, retryAfterMs }, window, step));
   pace.pause = {
     reason,
+    ...(statusCode !== undefined && { statusCode }),
     sinceMs,
     untilMs: Math.max(probe === 'turn' ? retryAtMs : untilMs, nowMs + pauseMs),
     retryAtMs: Math.max(retryAtMs, nowMs + (retryAfterMs ?? 0)),
@@ -220,8 +227,10 @@ export function forgetLimit(pace: Pace): void {
 
 /** Notes that a message was answered, or that it `isUnknown` how. Returns whether the service seems to be down. */
 export function noteAnswer(pace: Pace, isUnknown: boolean, nowMs: number): boolean {
+  // A service that is rarely used is not down because of what happened hours ago.
+  const isOld = !pace.pause && nowMs - pace.answeredAtMs > HOUR_MS;
   pace.answeredAtMs = nowMs;
-  pace.unknownInARow = isUnknown ? pace.unknownInARow + 1 : 0;
+  pace.unknownInARow = isUnknown ? (isOld ? 0 : pace.unknownInARow) + 1 : 0;
   if (isUnknown) pace.atOnce = 1;
   return pace.unknownInARow >= OUTAGE_UNKNOWNS;
 }

@@ -86,13 +86,14 @@ function refusedOf(sends: readonly SendRecord[], sinceMs: number): RefusedMessag
   const isSent = ({ grantedAtMs, outcome }: SendRecord) =>
     grantedAtMs > sinceMs && outcome !== undefined && outcome !== 'taken' && outcome !== 'notSent';
   const latest = new Map(sends.filter(isSent).map((send) => [send.workflowId, send]));
+  const counts = { of: latest.size, accepted: [...latest.values()].filter(({ outcome }) => outcome === 'sent').length };
   const found = new Map<string, RefusedMessages>();
   for (const { outcome, statusCode } of latest.values()) {
     const reason = outcome === 'unknown' ? 'outage' : outcome && outcome !== 'taken' && refusalOf(outcome);
     if (!reason) continue;
     const key = `${reason} ${statusCode}`;
     const { messages = 0 } = found.get(key) ?? {};
-    found.set(key, defined({ reason, statusCode, messages: messages + 1, of: latest.size }));
+    found.set(key, defined({ reason, statusCode, messages: messages + 1, ...counts }));
   }
   return found.size > 0 ? [...found.values()] : undefined;
 }
@@ -111,6 +112,7 @@ function pausedOf(budget: Budget, nowMs: number): BudgetStatus['paused'] {
     reasons: pauses.map(({ reason }) => reason),
     since: iso(Math.min(...pauses.map(({ sinceMs }) => sinceMs))),
     until: untilMs < Infinity ? iso(untilMs) : undefined,
+    statusCode: servicePause?.statusCode,
     note: ofOperator?.note,
   });
 }

@@ -165,14 +165,14 @@ export function joinPlace(
   const facts = { ...rest, ...defined({ position, expectedSendAt: expectedAt }) };
   const waitReason = reasonOfAll(budget);
   if (waitReason !== undefined) {
-    const { until, note } = budget.paused ?? {};
+    const { until, statusCode, note } = budget.paused ?? {};
     const by = waitReason === 'paused' ? 'operator' : 'service';
-    const pause = { by, ...defined({ until, note }) } as const;
+    const pause = { by, ...defined({ until, statusCode, note }) } as const;
     return { ...facts, state: 'blocked', waitReason, ...(waitReason !== 'counting' && { pause }) };
   }
   if (refusal) {
-    const { reason, until } = refusal;
-    return { ...facts, state: 'blocked', waitReason: reason, pause: { by: 'message', until } };
+    const { reason, ...more } = refusal;
+    return { ...facts, state: 'blocked', waitReason: reason, pause: { by: 'message', ...more } };
   }
   if (position === undefined) return { ...facts, state: 'waiting-for-job', waitReason: 'job-busy' };
   return { ...facts, state: 'waiting-for-budget', waitReason: 'slot' };

@@ -49,7 +49,7 @@ export interface BudgetStatus {
   /** Granted sends that are not settled. */
   unsettled: number;
   nextFreeSlotAt?: string;
-  /** What the service did not accept, of the messages in `lastSends` that are at most a window old. */
+  /** What the service did not clearly accept, of the messages in `lastSends` that are at most a window old. */
   refused?: RefusedMessages[];
   /** Least time between two sends, since the service answered 429 while slots were free. */
   spacingMs?: number;
@@ -57,8 +57,11 @@ export interface BudgetStatus {
   isCounting?: true;
   /** The budget remembers what follow-ups did since this time. */
   remembersSince: string;
-  /** `since` and `until` span all reasons. A pause without `until` lasts until `resume`. `note` is the operator's. */
-  paused?: { reasons: PauseReason[]; since: string; until?: string; note?: string };
+  /**
+   * `since` and `until` span all reasons. A pause without `until` lasts until `resume`. `statusCode` is that of the
+   * service's latest refusal, and `note` the operator's.
+   */
+  paused?: { reasons: PauseReason[]; since: string; until?: string; statusCode?: number; note?: string };
   /** The first 20 in line, in order, and the one that the query is about. */
   waiting: BudgetWaiter[];
   waitingTotal: number;
@@ -71,6 +74,7 @@ export interface BudgetStatus {
 
 /** Messages whose last send met the same answer. */
 export interface RefusedMessages {
+  /** `outage`: it is not known whether they were delivered. */
   reason: Refusal;
   /** HTTP status; missing if there was no answer. */
   statusCode?: number;
@@ -78,6 +82,8 @@ export interface RefusedMessages {
   messages: number;
   /** Number of messages that were sent. */
   of: number;
+  /** Number of these that were accepted. */
+  accepted: number;
 }
 
 /** A follow-up in line. */

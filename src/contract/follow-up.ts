@@ -124,7 +124,7 @@ const factsSchema = object({
    * ask, only the library knows it, from the pending activity `askForSlot`.
    */
   nextTryAt: instant.exactOptional(),
-  /** Set while its project is paused, by its budget's latest answer. */
+  /** Set while its project is paused, or its message has to wait, by its budget's latest answer. */
   pause: object({
     /**
      * `service`: the service takes no messages of the project. `message`: the service refuses this message, but
@@ -133,6 +133,8 @@ const factsSchema = object({
     by: z.enum(['operator', 'service', 'message']),
     /** Missing if it lasts until resumed. */
     until: instant.exactOptional(),
+    /** HTTP status of the latest refusal. */
+    statusCode: z.int().exactOptional(),
     /** The operator's note. */
     note: z.string().exactOptional(),
   }).exactOptional(),

@@ -77,6 +77,7 @@ export type JobFingerprint = z.infer<typeof fingerprintSchema>;
 const pauseSchema: z.ZodType<ShownPause> = z.object({
   by: z.enum(['operator', 'service', 'message']),
   until: z.iso.datetime().exactOptional(),
+  statusCode: z.int().exactOptional(),
   note: z.string().max(1_000).exactOptional(),
 });
 
@@ -208,7 +209,7 @@ export function firstBudgetStart(target: ProjectBudgetInput & { taskQueue: strin
 
 /** The run that asks whether another run of its follow-up has delivered the message. */
 export type Asker = Pick<Ask, 'workflowId' | 'runId' | 'messageTag'>;
-export const wasDeliveredQuery = defineQuery<Delivered, [Asker]>('wasDelivered');
+export const wasDeliveredQuery = defineQuery<Delivered | null, [Asker]>('wasDelivered');
 
 export const tellSignal = defineSignal<[BudgetEvent]>('tell');
 export const answerSignal = defineSignal<[Granted | Waiting]>('budgetAnswer');

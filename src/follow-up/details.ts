@@ -3,6 +3,7 @@ import type { FollowUpProgress } from '../contract/follow-up.js';
 import { type Delivered, FailureType, projectBudgetWorkflowId } from '../contract/index.js';
 import {
   type At,
+  describeRefusal,
   markdownAsOf,
   markdownCode as code,
   markdownInstant,
@@ -102,8 +103,10 @@ export function describeState(progress: FollowUpProgress, at: At): string {
 }
 
 function describeBlock({ waitReason = 'service', pause }: FollowUpProgress, at: At): string {
-  if (pause?.by === 'message' && isRefusal(waitReason))
-    return `${REFUSALS[waitReason].what} to this message, ${REFUSED_ALONE.what}`;
+  if (isRefusal(waitReason) && pause) {
+    const what = describeRefusal(waitReason, pause.statusCode);
+    return pause.by === 'message' ? `${what} to this message, ${REFUSED_ALONE.what}` : what;
+  }
   const why = BLOCKED[waitReason] ?? waitReason;
   if (waitReason !== 'paused') return why;
   const until = pause?.until === undefined ? 'until it is resumed' : `until ${at(pause.until)}`;

@@ -83,8 +83,8 @@ const ASK_AGAIN_MS = 21_600_000;
 const ASK_SOON_MS = 180_000;
 /** Longest wait between sends that do not start, and between watches that an operator ends. */
 const LONGEST_BACKOFF_MS = 3_600_000;
-/** Longest wait after a refused read prevented a send. */
-const LONGEST_REFUSED_MS = 600_000;
+/** Longest wait after a refused read prevented a send: the budget knows how long to wait further, and can resume. */
+const LONGEST_REFUSED_MS = 60_000;
 const LONGEST_FULL_MS = 900_000;
 /** Waits grow to this share of the elapsed time, so that even a wait of a year stays within the limits of a history. */
 const LONG_WAIT_SHARE = 1 / 300;
@@ -261,10 +261,10 @@ export class FollowUp {
       if (isGranted) await this.#settle(answer, outcome, sent);
       if (outcome === 'rejected') throw this.#rejected(sent);
       const isMissing = outcome === 'notFound';
-      if (isMissing) {
-        missingSinceMs ??= nowMs;
-        if (nowMs - missingSinceMs >= GONE_MS) throw this.#notFound(sent.message ?? 'HTTP 404', this.#unsent());
-      }
+      // Only one 404 after the other shows that the job is gone.
+      missingSinceMs = isMissing ? (missingSinceMs ?? nowMs) : undefined;
+      if (missingSinceMs !== undefined && nowMs - missingSinceMs >= GONE_MS)
+        throw this.#notFound(sent.message ?? 'HTTP 404', this.#unsent());
       if (outcome === 'sent' || outcome === 'unknown') {
         const delivery = deliveryOf(sent, slot, nowMs);
         this.#turnUntilMs = delivery.turn.arrivedByMs + this.settings.settleTimeMs;
@@ -276,8 +276,8 @@ export class FollowUp {
       }
       this.#noteError(sent.message);
       this.#sendNumber += 1;
-      notSentInARow = outcome === 'notSent' ? notSentInARow + 1 : 0;
       isReadRefused = outcome === 'notSent' && sent.refusal !== undefined;
+      notSentInARow = outcome === 'notSent' ? notSentInARow + 1 : 0;
       if (notSentInARow > 0 || isMissing) {
         const { refusal: waitReason = isMissing ? 'service' : 'slot' } = sent;
         const longestMs = waitReason === 'slot' ? LONGEST_BACKOFF_MS : LONGEST_REFUSED_MS;
@@ -294,8 +294,8 @@ export class FollowUp {
    */
   async #checked(error: Failed): Promise<Failed> {
     if (error.delivered !== 'no' || this.#isAnswered) return error;
-    const delivered = await this.port.wasDelivered(hash64(this.settings.prompt));
-    if (delivered === undefined || delivered === 'no') return error;
+    const delivered = (await this.port.wasDelivered(hash64(this.settings.prompt))) ?? 'unknown';
+    if (delivered === 'no') return error;
     const { type, message, details } = error;
     const what = delivered === 'yes' ? 'has delivered it' : 'may have delivered it';
     return new Failed(type, `${message}; an earlier run of the follow-up ${what}`, delivered, details);

@@ -78,13 +78,18 @@ describe('a pause of the project', () => {
     expect(pausesMs).toEqual([10, 40, 160, 200].map((seconds) => seconds * SECOND));
   });
 
-  it('lasts at least as long as the latest Retry-After', () => {
+  it.each(['limited', 'credentials'] as const)('lasts as long as the Retry-After of a probe says (%s)', (reason) => {
     const desk = newDesk();
-    askAll(desk, 'a', 'b');
-    desk.settle('a', 'limited', { retryAfterMs: 45 * MINUTE });
-    desk.settle('b', 'limited', { retryAfterMs: SECOND });
-    desk.ask('c');
-    expect(desk.nextGrants()).toEqual([45 * MINUTE, ['c']]);
+    askAll(desk, 'a', 'b', 'c');
+    desk.settle('a', reason, { retryAfterMs: 45 * MINUTE });
+    // It was under way with the first.
+    desk.settle('b', reason, { retryAfterMs: 45 * MINUTE });
+    desk.settle('c', reason, { retryAfterMs: SECOND });
+    askAll(desk, 'd', 'e');
+    // Until a probe meets it, it may be a limit of those messages alone.
+    const [afterMs] = refuseNext(desk, reason, 45 * MINUTE);
+    expect(afterMs).toBeLessThan(MINUTE);
+    expect(desk.nextGrants()).toEqual([45 * MINUTE, ['d']]);
   });
 
   it('is not lengthened by the messages that were under way with the refused one', () => {
@@ -190,6 +195,27 @@ describe('a pause of the project', () => {
   });
 });
 
+describe('after the time of a pause is over', () => {
+  it('it is not shown, and nobody waits for it, while those who wait may not be sent', () => {
+    const desk = pausedDesk(['busy']);
+    desk.end('busy');
+    desk.ask('busy', { jobIs: 'at-work' });
+    desk.end('first');
+    desk.wait(HOUR);
+    expect(shownPause(desk)).toBeUndefined();
+    expect(desk.ask('busy', { jobIs: 'at-work' })).toMatchObject({ kind: 'waiting', reason: 'job-busy' });
+  });
+
+  it('it is shown until a slot is free, if the refusals have used all', () => {
+    const desk = new Desk({ limit: 1 });
+    desk.ask('a');
+    desk.settle('a', 'credentials');
+    desk.ask('a', { sendNumber: 2 });
+    desk.wait(10 * MINUTE);
+    expect(shownPause(desk)).toMatchObject({ reasons: ['credentials'], until: iso(desk.budget.slotEnds()[0]!) });
+  });
+});
+
 describe('a message that is refused while others are accepted', () => {
   /** The next refusals of `bad`, each after another message was accepted. */
   function refuseAlone(desk: Desk, reason: Exclude<Refusal, 'outage'>, times: number): number[] {
@@ -254,7 +280,15 @@ describe('a message that is refused while others are accepted', () => {
     const { waiting, refused } = budgetStatus('project', desk.budget, desk.nowMs);
     const refusal = { reason: 'credentials', statusCode: 403, until: iso(refusedAtMs + 90 * SECOND) };
     expect(waiting).toEqual([{ workflowId: followUp('bad', 'x'), lane: 'interactive', position: 1, refusal }]);
-    expect(refused).toEqual([{ reason: 'credentials', statusCode: 403, messages: 1, of: 2 }]);
+    expect(refused).toEqual([{ reason: 'credentials', statusCode: 403, messages: 1, of: 2, accepted: 1 }]);
+  });
+
+  it('is tried at once when an operator resumes, also if it asks only then', () => {
+    const desk = newDesk();
+    desk.ask('a');
+    desk.settle('a', 'notSent', { refusal: 'credentials' });
+    desk.resume();
+    expect(desk.ask('a', { sendNumber: 2 })).toMatchObject({ kind: 'granted' });
   });
 
   it('is tried at once when an operator resumes', () => {
@@ -314,7 +348,7 @@ describe('messages without a clear answer', () => {
     desk.settle('d');
     expect(shownPause(desk)).toBeUndefined();
     const { refused } = budgetStatus('project', desk.budget, desk.nowMs);
-    expect(refused).toEqual([{ reason: 'outage', statusCode: 503, messages: 4, of: 5 }]);
+    expect(refused).toEqual([{ reason: 'outage', statusCode: 503, messages: 4, of: 5, accepted: 1 }]);
   });
 
   it.each(['sent', 'rejected'] as const)(
@@ -427,9 +461,9 @@ describe('a 429 while slots are free', () => {
       endTurn(turn);
       desk.settle(name);
     }
-    desk.settle('d', 'limited', { retryAfterMs: MINUTE });
-    desk.told();
-    desk.ask('e');
+    desk.settle('d', 'limited');
+    askAll(desk, 'e', 'f');
+    expect(refuseNext(desk, 'limited', MINUTE)[1]).toBe('f');
     endTurn('three');
     expect(desk.nextGrants()).toEqual([MINUTE, ['e']]);
   });
@@ -437,11 +471,10 @@ describe('a 429 while slots are free', () => {
   it('is not overlooked because a message that was under way is refused otherwise', () => {
     const desk = newDesk();
     askAll(desk, 'a', 'b', 'c');
-    desk.settle('a', 'limited', { retryAfterMs: HOUR });
+    desk.settle('a', 'limited');
     desk.settle('b', 'credentials');
     desk.settle('c');
-    desk.ask('d');
-    expect(desk.nextGrants()).toEqual([HOUR, ['d']]);
+    expect(shownPause(desk)).toMatchObject({ reasons: ['limited'] });
   });
 
   it('does not keep other software from taking free slots', () => {
@@ -463,9 +496,10 @@ describe('a 429 while slots are free', () => {
     const desk = newDesk();
     desk.send('one');
     desk.ask('first');
-    desk.settle('first', 'limited', { retryAfterMs: MINUTE });
-    desk.ask('a');
+    desk.settle('first', 'limited');
+    askAll(desk, 'a', 'b');
+    refuseNext(desk, 'limited', HOUR);
     desk.end('one', { lastTurn });
-    expect(desk.nextGrants()).toEqual([MINUTE, ['a']]);
+    expect(desk.nextGrants()).toEqual([HOUR, ['a']]);
   });
 });

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { describeBudget } from '../../src/budget/details.js';
 import { budgetStatus } from '../../src/budget/status.js';
 import { HOUR, MINUTE, SECOND, T0 } from './support.js';
 import { type Response, VirtualProject } from './virtual-project.js';
@@ -10,6 +11,13 @@ const isGood = (name: string) => name.startsWith('good');
 const quantile = (sorted: readonly number[], share: number) => sorted[Math.ceil(share * sorted.length) - 1] ?? NaN;
 
 describe('messages that the service refuses while it accepts others', () => {
+  it.each([MINUTE, HOUR])('delay no others by their Retry-After of %i ms', (retryAfterMs) => {
+    const respond = (name: string) => (isBad(name) ? { ...FORBIDDEN, retryAfterMs } : SENT);
+    const project = new VirtualProject({ seed: 1, respond });
+    for (let i = 0; i < 28; i++) project.start(`${i % 7 < 2 ? 'bad' : 'good'}${i}`, i);
+    expect(project.run(2 * MINUTE).accepted()).toHaveLength(20);
+  });
+
   it.each([1, 2, 3, 4, 5, 6, 7, 8])('eight of 28 do not delay the others by more than two minutes (%i)', (seed) => {
     const project = new VirtualProject({ seed, respond: (name) => (isBad(name) ? FORBIDDEN : SENT) });
     // Another mixture for each seed.
@@ -17,9 +25,9 @@ describe('messages that the service refuses while it accepts others', () => {
     project.run(2 * MINUTE);
     expect([...project.startedAtMs.keys()].filter(isBad)).toHaveLength(8);
     expect(project.accepted()).toHaveLength(20);
-    expect(budgetStatus('project', project.budget, project.nowMs).refused).toEqual([
-      { reason: 'credentials', statusCode: 403, messages: 8, of: 28 },
-    ]);
+    const status = budgetStatus('project', project.budget, project.nowMs);
+    expect(status.refused).toEqual([{ reason: 'credentials', statusCode: 403, messages: 8, of: 28, accepted: 20 }]);
+    expect(describeBudget(status, project.nowMs)).toContain('403 to 8 of 28 messages (others are accepted)');
   });
 
   it('one does not delay an interactive message that is started beside it', () => {
@@ -56,6 +64,7 @@ describe('messages that the service refuses while it accepts others', () => {
     ['fifty that get 403', 50, FORBIDDEN],
     ['one that gets 429 with an hour of Retry-After', 1, { outcome: 'limited', retryAfterMs: HOUR }],
     ['twenty that get 429', 20, { outcome: 'limited' }],
+    ['twenty that get 429 with an hour of Retry-After', 20, { outcome: 'limited', retryAfterMs: HOUR }],
   ] as const)('%s for ever leave at least 95 percent of the others sent within a day', (_, bad, response) => {
     const waitsMs = playDay(bad, response);
     expect(waitsMs.filter((waitMs) => waitMs < Infinity).length / waitsMs.length).toBeGreaterThanOrEqual(0.95);

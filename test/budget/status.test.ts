@@ -1,6 +1,33 @@
 import { expect, it } from 'vitest';
+import { describeBudget } from '../../src/budget/details.js';
 import { budgetStatus } from '../../src/budget/status.js';
 import { Desk, followUp, OVER } from './support.js';
+
+it('says what the service answered, and not that it accepts others if it refused each for its own reason', () => {
+  const desk = new Desk();
+  desk.ask('bad');
+  desk.settle('bad', 'rejected', { statusCode: 400 });
+  desk.ask('unclear');
+  desk.settle('unclear', 'unknown', { statusCode: 502 });
+  const text = describeBudget(budgetStatus('project', desk.budget, desk.nowMs), desk.nowMs);
+  expect(text).toContain('- refused or unclear: 502 to 1 of 2 messages\n');
+});
+
+it('does not say of sends that it found in the list how the service answered them', () => {
+  const desk = new Desk({ counts: true });
+  desk.book(['a', 'b'].map((name) => ({ workflowId: followUp(name), isRunning: false })));
+  const status = budgetStatus('project', desk.budget, desk.nowMs);
+  expect(status).not.toHaveProperty('refused');
+  expect(status.lastSends).toMatchObject([{ outcome: 'unknown' }, { outcome: 'unknown' }]);
+});
+
+it('names the status that paused the project, also if it was a read that the service refused', () => {
+  const desk = new Desk();
+  desk.ask('a', { refusal: 'credentials', statusCode: 403 });
+  const status = budgetStatus('project', desk.budget, desk.nowMs);
+  expect(describeBudget(status, desk.nowMs)).toMatch(/^\*\*paused: the service answers 403 since /);
+  expect(desk.ask('b')).toMatchObject({ reason: 'credentials', pause: { by: 'service', statusCode: 403 } });
+});
 
 it('shows a send as under way until no byte of it can arrive, and then as unknown if nobody said how it ended', () => {
   const desk = new Desk().play('ask a');

@@ -109,7 +109,9 @@ describe.concurrent('a follow-up', () => {
     const bad = followUps[0]!;
     const progress = await reaches(bad, 'blocked', 'credentials');
     expect(progress.lastError?.message).toContain(page);
-    expect((await project.status()).refused).toEqual([{ reason: 'credentials', statusCode: 403, messages: 4, of: 12 }]);
+    expect((await project.status()).refused).toEqual([
+      { reason: 'credentials', statusCode: 403, messages: 4, of: 12, accepted: 8 },
+    ]);
     await Promise.all(followUps.filter((each, i) => !isGood(each, i)).map((followUp) => followUp.cancel()));
   });
 

@@ -439,7 +439,7 @@ describe('before it says that nothing was delivered, a follow-up without an answ
     ['yes', 'has delivered it', 'yes'],
     ['unknown', 'may have delivered it', 'unknown'],
     ['no', 'was archived before the message was sent', 'no'],
-    ['silent', 'was archived before the message was sent', 'no'],
+    ['silent', 'may have delivered it', 'unknown'],
   ] as const)('asks its budget what its key was used for: %s', async (wasDelivered, message, delivered) => {
     const scene = start({ asks: [archived], wasDelivered });
     const end = await scene.end();

@@ -98,7 +98,8 @@ export async function checkListQueries(address: string, isUnified: boolean): Pro
   await place('sends/waiting-again', { state: 'waiting-for-budget', lastSendAt });
   await place('sends/polling', { state: 'polling' });
   await pause((await place('sends/paused', { state: 'polling' })).workflowId);
-  await (await place('sends/terminated', { state: 'polling' })).terminate();
+  await (await place('sends/terminated', { state: 'polling', lastSendAt })).terminate();
+  await (await place('sends/never-sent', { state: 'waiting-for-budget' })).terminate();
   await (await place('sends/not-sent', { state: 'not-sent' })).terminate();
   await (await place('ended/job')).terminate();
 
@@ -163,15 +164,16 @@ export async function checkListQueries(address: string, isUnified: boolean): Pro
       schedules: (await allOf(followUps.schedules.list())).map(({ name }) => name),
     };
   };
+  const sentAtMs = lastSendAt.getTime();
   const onlyNewest = (...troubles: string[]) => (isNewest ? troubles : []);
   await expect.poll(read, { interval: 1_000 }).toEqual({
-    all: FULL_PAGE + followUpStates.length + 18,
+    all: FULL_PAGE + followUpStates.length + 19,
     states: followUpStates.map((state) => `states/${state}`),
     link: ['pulls/odd'],
     project: [ODD_ID, `${ODD_ID}x`, ODD_ID.toLowerCase()].map((id) => `${ODD_ID}/${id}`).sort(),
     job: [`${ODD_ID}/${ODD_ID}`, `other/${ODD_ID}`],
     batch: ['batched/one', 'batched/two'],
-    since: [7, []],
+    since: [8, []],
     counts: {
       ...Object.fromEntries(openStates.map((state) => [state, 1])),
       ...{ starting: FULL_PAGE + 8, 'waiting-for-budget': 6, polling: 3 },
@@ -187,10 +189,10 @@ export async function checkListQueries(address: string, isUnified: boolean): Pro
     waiting: 2,
     stillRunning: 1,
     budgets: ['batched true true', 'ended false true', 'idle false false', 'sends true true', 'wedged false false'],
-    sends: ['paused true', 'polling true', 'terminated false', `waiting-again true ${lastSendAt.getTime()}`],
+    sends: ['paused true', 'polling true', `terminated false ${sentAtMs}`, `waiting-again true ${sentAtMs}`],
     withWaiting: [
-      ...['paused true', 'polling true', 'terminated false', 'waiting true'],
-      `waiting-again true ${lastSendAt.getTime()}`,
+      ...['paused true', 'polling true', `terminated false ${sentAtMs}`, 'waiting true'],
+      `waiting-again true ${sentAtMs}`,
     ],
     recent: ['paused true', 'polling true'],
     schedules: ['nightly'],

@@ -14,6 +14,7 @@ import { Chance } from './world.js';
 
 const ASK_ONCE = { isLocal: true, startToCloseMs: 15_000, attempts: 1 } as const;
 const ASK_AGAIN = { startToCloseMs: 20_000, retryMs: [2_000, 300_000] } as const;
+const ASK_BRIEFLY = { isLocal: true, startToCloseMs: 5_000, wholeMs: 6_000, retryMs: [500, 2_000] } as const;
 const TELL = { isLocal: true, startToCloseMs: 10_000, retryMs: [1_000, 60_000] } as const;
 const LIST = { isLocal: true, startToCloseMs: 20_000, retryMs: [5_000, 300_000] } as const;
 
@@ -49,7 +50,7 @@ export function followUp(settings: Settings): Code {
       wasResetSince: (id) => id !== runId && run.patched(id),
       isHistoryFull: () => false,
       async wasDelivered(messageTag) {
-        const said = await run.activity('wasDelivered', { projectId: 'p', messageTag }, ASK_ONCE).result;
+        const said = await run.activity('wasDelivered', { projectId: 'p', messageTag }, ASK_BRIEFLY).result;
         return said?.value as Delivered | undefined;
       },
       async readJob(job) {

@@ -179,7 +179,9 @@ export class Server {
       const isRunning = closedAtMs > shownMs;
       const isUnsent = end.error instanceof Failed && end.error.delivered === 'no';
       const isShown = ['sending', 'reconciling', 'polling'].includes(state) || (alsoWaiting && state !== '');
-      const isListed = isRunning ? isShown || (sentAtMs ?? 0) >= sinceMs : closedAtMs >= sinceMs && !isUnsent;
+      const isListed = isRunning
+        ? isShown || (sentAtMs ?? 0) >= sinceMs
+        : closedAtMs >= sinceMs && sentAtMs !== undefined && !isUnsent;
       const isWaiting = isRunning && /^(waiting|blocked)/.test(state);
       return isListed && startedAtMs <= shownMs
         ? { workflowId, isRunning, isWaiting, closedAtMs, ...defined({ sentAtMs }) }

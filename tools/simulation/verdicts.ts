@@ -223,8 +223,9 @@ function judgeRun({ log, has, server, service }: Stage, caller: Caller, runs: Ru
     const [fromMs, endMs] = [run.tasks[0]?.atMs ?? 0, run.closedAtMs];
     const spans = service.hidden.map((span) => Math.min(span.endMs, endMs) - Math.max(span.fromMs, fromMs));
     const isLong = spans.reduce((sumMs, ms) => sumMs + Math.max(0, ms), 0) >= LEAST_MISSING_MS;
-    const missing = service.arrivals.filter(({ runId, isMissing }) => runId === run.runId && isMissing);
-    if (!isLong && missing.length < 2) log.find('gone', who);
+    const arrivals = service.arrivals.filter(({ runId }) => runId === run.runId);
+    const isTwice = arrivals.length > 1 && arrivals.slice(-2).every(({ isMissing }) => isMissing);
+    if (!isLong && !isTwice) log.find('gone', who);
   }
   const { budgetWaitTimeoutMs, jobTimeoutMs, settleTimeMs } = caller.settings;
   const patienceEndsMs = Math.max((run.tasks[0]?.atMs ?? 0) + budgetWaitTimeoutMs, log.healedAtMs);
