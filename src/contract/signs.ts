@@ -61,7 +61,7 @@ export const signs: readonly Sign[] = [
   sign('2xx', ' with an error or any other body', 'unknown', 'invalid-body', RECONCILE, OUTAGE, ['other']),
   sign('401, 403', '', 'credentials', 'credentials', WAITS, PAUSES),
   sign('402', '', 'payment', 'payment', WAITS, PAUSES),
-  sign('429', '', 'limited', 'limited', 'the same, but from the third 429 on', LIMIT),
+  sign('429', '', 'limited', 'limited', `${WAITS}, but only from the third 429 on`, LIMIT),
   sign('404', '', 'notFound', 'notFound', 'after 30 s of it, the follow-up fails with `JobNotFound`', SAME),
   unclear,
   sign('4xx', ' otherwise', 'rejected', 'rejected', 'the follow-up fails with `MessageRejected`', SAME),

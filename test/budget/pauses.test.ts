@@ -365,6 +365,16 @@ describe('messages without a clear answer', () => {
   );
 });
 
+it('messages without a clear answer that are hours apart are no outage', () => {
+  const desk = newDesk();
+  for (const name of ['a', 'b', 'c']) {
+    desk.ask(name);
+    desk.settle(name, 'unknown');
+    desk.wait(10 * HOUR);
+  }
+  expect(shownPause(desk)).toBeUndefined();
+});
+
 describe('a 429 while slots are free', () => {
   /** A project whose service has answered 429 once, and accepts messages again. */
   function spacedDesk(): Desk {

@@ -108,6 +108,8 @@ describe('a follow-up ends', () => {
   const missing = { ...refused, outcome: 'notFound', statusCode: 404 } as const;
   const notFound = () => s.notFound;
   const hidden = (ms: number) => (ms < 20 * SECOND ? s.notFound : ms < MINUTE ? rest : s.done);
+  const limited = { ...refused, outcome: 'limited', statusCode: 429 } as const;
+  const apart = { delivery: 'sent' } as const;
   const gone = { state: 'not-sent', afterMs: 30 * SECOND } as const;
   const full = { isHistoryFull: () => true };
   const [budgetWaitTimeoutMs, jobTimeoutMs] = [3 * HOUR, MINUTE];
@@ -125,6 +127,7 @@ describe('a follow-up ends', () => {
       { afterMs: 35_625 },
     ],
     ['sent, if its message is answered by 404 for less', { sends: [missing, {}] }, { delivery: 'sent' }],
+    ['sent, if two 404s are hours apart', { sends: [missing, { ...limited, afterMs: HOUR }, missing, {}] }, apart],
     ['sent, if its reads are', { asks: [s.notFound, granted()], job: hidden }, { delivery: 'sent' }],
     ['as JobNotFound after the send', { job: () => s.notFound }, 'JobNotFound yes', { state: 'job-failed' }],
     ['as JobArchived', { asks: [archived] }, 'JobArchived no', { state: 'not-sent' }],
