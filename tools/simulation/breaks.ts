@@ -65,6 +65,7 @@ export const breaks: Record<string, readonly [profile: string, file: string, tex
   'turn-kept': ['stops+stale', 'follow-up/flow', 'this.#turnUntilMs === undefined ? {}', 'true ? {}'],
   cancelled: ['stops', 'follow-up/flow', '(this.#isCancelled) throw this.#unsent', '(false) throw this.#unsent'],
   'retry-after': ['refusals', 'budget/pace', 'Math.max(retryAfterMs ?? 0, pauseOf(', 'Math.max(0, pauseOf('],
+  'own-retry-after': ['refusals', 'budget/budget', 'Math.max(retryAfterMs, delayMs)', 'delayMs'],
   undone: ['impatient+takeovers', 'follow-up/flow', `await this.port.nextTask();\n      const turn`, 'const turn'],
   canary: ['calm-batch', 'batch/part', 'if (index >= until) break;', ''],
   share: ['calm-batch', 'batch/part', 'this.#open.size < this.#order.share', 'this.#open.size < this.#order.share + 2'],

@@ -44,6 +44,14 @@ const LATER_MS = 1_000;
 /** For how long a job may be missing. */
 const LEAST_MISSING_MS = 30_000;
 
+interface Pause {
+  by: 'operator' | 'service';
+  /** Missing if it is the whole project's. */
+  of?: string;
+  fromMs: number;
+  endMs: number;
+}
+
 /** What happened besides the service's log, and what is wrong with it. */
 export class Log {
   readonly found: { verdict: Verdict; what: string }[] = [];
@@ -57,8 +65,11 @@ export class Log {
   readonly ended: Run[] = [];
   /** Grants that the budget need not wait for: `run/send`, or all of a run or follow-up. */
   readonly givenBack = new Set<string>();
-  readonly #grants = new Set<string>();
-  #pauses: { by: 'operator' | 'service'; fromMs: number; endMs: number }[] = [];
+  /** When each send was granted. */
+  readonly #grants = new Map<string, number>();
+  #pauses: Pause[] = [];
+  /** When a message was first answered by 429, unless another was accepted since. */
+  #limitedAtMs: number | undefined;
 
   /** @param healedAtMs when the faults end: before, a grant may be lost with whoever had it */
   constructor(
@@ -78,13 +89,18 @@ export class Log {
   closed(run: Run): void {
     // Another budget does not know of its pauses.
     if (run.code.prompt !== undefined) this.ended.push(run);
-    else if (run.workflowId === BUDGET_ID && run.status !== 'continued') this.#pauses = [];
+    else if (run.workflowId === BUDGET_ID && run.status !== 'continued') this.#forget();
     const { error } = run.end;
     if (error && !(error instanceof Failed)) this.find('crash', run.workflowId, error.stack);
   }
 
+  #forget(): void {
+    this.#pauses = [];
+    this.#limitedAtMs = undefined;
+  }
+
   ordered(fromMs: number, { pause, resume }: Order): void {
-    if (resume) this.#pauses = [];
+    if (resume) this.#forget();
     if (!pause) return;
     this.#pauses = this.#pauses.filter(({ by }) => by === 'service');
     this.#pauses.push({ by: 'operator', fromMs, endMs: pause.untilMs ?? Infinity });
@@ -96,12 +112,18 @@ export class Log {
     this.givenBack.add(grant);
     // What is told again pauses nothing: an operator may have resumed.
     const refusal = event.kind === 'settle' && (event.refusal ?? refusalOf(event.outcome));
+    if (event.kind === 'settle' && event.outcome === 'sent') this.#limitedAtMs = undefined;
     if (event.kind === 'end' || !isNew || !refusal) return;
     this.count('refusals', event.workflowId);
+    const endMs = event.atMs - 1_000 + (event.retryAfterMs ?? 0);
+    this.#pauses.push({ by: 'service', of: event.workflowId, fromMs, endMs });
     // What is refused again may concern the message alone, and a key may have been replaced.
     if (refusal !== 'limited' || this.counts.refusals.get(event.workflowId)! > 1) return;
-    const endMs = event.atMs - 1_000 + (event.retryAfterMs ?? 0);
-    this.#pauses.push({ by: 'service', fromMs, endMs });
+    // A message that was granted since another met the limit has met it as well, so it is the project's.
+    if ((this.#grants.get(grant) ?? 0) > (this.#limitedAtMs ?? Infinity)) {
+      this.#pauses.push({ by: 'service', fromMs, endMs });
+    }
+    this.#limitedAtMs ??= fromMs;
   }
 
   answered(workflowId: string, answer: Answer | undefined): void {
@@ -109,9 +131,10 @@ export class Log {
     const { runId, sendNumber, grantedAtMs, overAtMs } = answer;
     const grant = `${runId}/${sendNumber}`;
     if (this.#grants.has(grant)) return;
-    this.#grants.add(grant);
-    const isPaused = this.#pauses.some(({ fromMs, endMs }) => fromMs < grantedAtMs && grantedAtMs < endMs);
-    if (isPaused) this.find('unpaused', workflowId, grant, seconds(grantedAtMs));
+    this.#grants.set(grant, grantedAtMs);
+    const isPaused = ({ of = workflowId, fromMs, endMs }: Pause) =>
+      of === workflowId && fromMs < grantedAtMs && grantedAtMs < endMs;
+    if (this.#pauses.some(isPaused)) this.find('unpaused', workflowId, grant, seconds(grantedAtMs));
     if (grantedAtMs < this.healedAtMs + LATEST_WORD_MS) return;
     this.world.at(overAtMs + 1_000, () => {
       const isUsed = this.arrivals.some((each) => each.runId === runId && each.atMs >= grantedAtMs - 1_000);
