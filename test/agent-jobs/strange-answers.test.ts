@@ -73,6 +73,7 @@ const rows: Row[] = [
   noJob('an error with status 200', { error: 'session expired' }, 'not an agent job: session expired'),
   noJob('an error with an id of its own', { error: 'denied', id: 'req-1' }, 'denied'),
   noJob('an error object with an id of its own', { error: { message: 'denied' }, id: 'req-1' }, 'not an agent job'),
+  noJob('an error with a status that no job has', { error: 'denied', status: 'error' }, 'not an agent job: denied'),
   noJob('an error with a numeric status', { error: 'denied', status: 500 }, 'not an agent job'),
   noJob('an empty object', {}, 'neither an id nor a status'),
   noJob('an object about something else', { ok: true, data: JOB }, 'neither an id nor a status'),

@@ -31,8 +31,8 @@ export const breaks: Record<string, readonly [profile: string, file: string, tex
   'gone-again': [
     'service',
     'follow-up/flow',
-    'isMissing ? (missingSinceMs ?? nowMs) : undefined',
-    'missingSinceMs ?? 0',
+    '(missingSinceMs ?? nowMs) : undefined',
+    '(missingSinceMs ?? nowMs) : missingSinceMs',
   ],
   silent: [
     'reuse+impatient+network',
