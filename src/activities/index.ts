@@ -106,7 +106,7 @@ export function createActivities(dependencies: ActivityDependencies) {
   return {
     /**
      * Reads the job and asks the budget for a slot, and for its place among the follow-ups to the job. If the service
-     * refuses the read, the project pauses, and the follow-up waits in line.
+     * refuses the read, the follow-up waits in line.
      *
      * @throws ApplicationFailure with a `WaitReason` or a `BlockReason` as its type, if the job cannot be read for
      *   another reason or the budget does not answer
@@ -266,7 +266,7 @@ function ownRun(): { workflowId: string; runId: string } {
   return Context.current().info.workflowExecution ?? { workflowId: '', runId: '' };
 }
 
-/** The service's answer. A failure has a reason to wait, and `refused` if it concerns the whole project. */
+/** The service's answer. A failure has a reason to wait, and `refused` if the budget has to know. */
 function toRead(outcome: GetJobOutcome) {
   if (outcome.kind !== 'failed') return outcome;
   const { reason, message, statusCode, retryAfterMs } = outcome;

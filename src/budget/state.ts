@@ -118,7 +118,7 @@ export interface BudgetState {
   grants: Grant[];
   /** Start of the window in which the slot of each ended send is held, in epoch milliseconds. */
   spent: number[];
-  /** Likewise for sends that the service refused for a reason that concerns the whole project. */
+  /** Likewise for sends that were answered by 401, 402, 403 or 429. */
   refused: number[];
   /** Likewise for the latest sends whose slots are free again, in order: a longer window holds them again. */
   freed: number[];

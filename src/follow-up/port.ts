@@ -113,8 +113,8 @@ export interface ReadOrder {
 }
 
 /**
- * The job before a send. `foreign`: the grant belongs to another run. `refused` is set if the service refuses the read for
- * a reason that concerns the whole project.
+ * The job before a send. `foreign`: the grant belongs to another run. `refused` is set if the service refuses the read as
+ * it refuses messages.
  */
 export type JobRead =
   | { kind: 'foreign' }
