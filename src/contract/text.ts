@@ -55,6 +55,7 @@ export const REFUSALS: Readonly<Record<Refusal, { what: string; fix: string }>> 
   payment: { what: 'the service answers 402', fix: "check the project's account at the service" },
   outage: { what: 'the service does not say whether messages arrive', fix: 'check the service' },
 };
+
 /** What the service answers, with its HTTP status if that is known. */
 export function describeRefusal(reason: Refusal, statusCode?: number): string {
   const isNamed = statusCode !== undefined && reason !== 'outage';
