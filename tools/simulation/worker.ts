@@ -156,6 +156,7 @@ export class Worker {
       ask: (projectId, ask) =>
         this.#ask((answer) => {
           log.count('asks', ask.workflowId);
+          if (ask.refusal) log.count('refusals', ask.workflowId);
           world.note('ask', ask.workflowId, ask.runId, ask.sendNumber);
           if (!server.latest(BUDGET_ID)) server.start(BUDGET_ID, this.budgetCode);
           const isTaken = server.tell(BUDGET_ID, 'ask', ask, (said) => answer(said as Error));
