@@ -13,6 +13,7 @@ const ONCE = {
   firewall: [612000282],
   'reuse+impatient+network': [902209],
   'reuse+impatient+network+stops': [902101, 902185, 902209],
+  'resets+service+stops': [6000000367],
   retold: [5, 19, 27, 36, 410100575],
   revived: [29, 36],
   batch: [181, 212],

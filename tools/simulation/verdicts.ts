@@ -43,6 +43,8 @@ const LATEST_WORD_MS = 20_000;
 const LATER_MS = 1_000;
 /** For how long a job may be missing. */
 const LEAST_MISSING_MS = 30_000;
+/** No poll need see a job that is found for a shorter time. */
+const LONGEST_POLL_MS = 60_000;
 
 interface Pause {
   by: 'operator' | 'service';
@@ -243,9 +245,7 @@ function judgeRun({ log, has, server, service }: Stage, caller: Caller, runs: Ru
     log.find('fooled', who, `took turn ${said.turn} for`, ...ofMessage.map((each) => each.turn));
   }
   if (said.type === 'JobNotFound') {
-    const [fromMs, endMs] = [run.tasks[0]?.atMs ?? 0, run.closedAtMs];
-    const spans = service.hidden.map((span) => Math.min(span.endMs, endMs) - Math.max(span.fromMs, fromMs));
-    const isLong = spans.reduce((sumMs, ms) => sumMs + Math.max(0, ms), 0) >= LEAST_MISSING_MS;
+    const isLong = longestOf(service.hidden, run.tasks[0]?.atMs ?? 0, run.closedAtMs) >= LEAST_MISSING_MS;
     const arrivals = service.arrivals.filter(({ runId }) => runId === run.runId);
     const isTwice = arrivals.length > 1 && arrivals.slice(-2).every(({ isMissing }) => isMissing);
     if (!isLong && !isTwice) log.find('gone', who);
@@ -256,6 +256,17 @@ function judgeRun({ log, has, server, service }: Stage, caller: Caller, runs: Ru
   const leasesMs = server.workers.map(({ settings }) => settings.leaseMs + settings.drainMs);
   const latestMs = patienceEndsMs + Math.max(...leasesMs) + settleTimeMs + watchMs + SLACK_MS;
   if (run.closedAtMs > latestMs) log.find('late', who, 'at', seconds(run.closedAtMs), 'not', seconds(latestMs));
+}
+
+/** The longest time for which a job was hidden whenever it was polled. */
+function longestOf(spans: readonly { fromMs: number; endMs: number }[], fromMs: number, endMs: number): number {
+  let [sinceMs, untilMs, longestMs] = [fromMs, -Infinity, 0];
+  for (const span of spans.filter((each) => each.endMs > fromMs && each.fromMs < endMs)) {
+    if (span.fromMs - untilMs > LONGEST_POLL_MS) sinceMs = Math.max(span.fromMs, fromMs);
+    untilMs = Math.max(untilMs, Math.min(span.endMs, endMs));
+    longestMs = Math.max(longestMs, untilMs - sinceMs);
+  }
+  return longestMs;
 }
 
 /** How a run ended, in its own words. */
