@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { Context } from '@temporalio/activity';
 import { type Client, WithStartWorkflowOperation, WorkflowExecutionAlreadyStartedError } from '@temporalio/client';
 import { projectBudgetWorkflowId, SearchAttribute, WorkflowType } from '../contract/index.js';
@@ -22,6 +23,9 @@ import {
 const CALL_DEADLINE_MS = 5_000;
 /** A budget that has not answered for so long is silent. Usually it answers within a tenth of a second. */
 const SILENT_AFTER_MS = 3_000;
+/** A follow-up that ends waits only so long for its budget, because a cancel should take at most ten seconds. */
+const ASK_AGAIN_FOR_MS = 3_000;
+const ASK_AGAIN_EVERY_MS = 500;
 /** A budget remembers no more sends than this; the rest are only counted. */
 const MAX_LISTED = 2_000;
 
@@ -81,16 +85,23 @@ export function createBudgets(
     },
 
     /**
-     * Whether another run has delivered the message. Without a budget, `no`.
+     * Whether another run has delivered the message. Without a budget, `no`. Takes at most 8 s.
      *
      * @throws Error if the budget does not answer, or cannot tell yet
      */
     async wasDelivered(projectId: string, asker: Asker): Promise<Delivered> {
       const budget = client.workflow.getHandle(projectBudgetWorkflowId(projectId));
       const query = () => withDeadline(() => budget.query(wasDeliveredQuery, asker));
-      const said = await inTurn(projectId, () => ifFound(query));
-      if (said === null) throw new Error(`The budget of project ${projectId} counts earlier sends`);
-      return said ?? 'no';
+      for (const startedMs = performance.now(); ;) {
+        try {
+          const said = await inTurn(projectId, () => ifFound(query));
+          if (said === null) throw new Error(`The budget of project ${projectId} counts earlier sends`);
+          return said ?? 'no';
+        } catch (error) {
+          if (performance.now() - startedMs > ASK_AGAIN_FOR_MS) throw error;
+          await sleep(ASK_AGAIN_EVERY_MS);
+        }
+      }
     },
 
     /** Signals an event to a project's budget, which can miss it if it does not run. */

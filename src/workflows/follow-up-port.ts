@@ -40,12 +40,6 @@ import { isFirstRun } from './this-run.js';
 /** Reading the job takes at most 7 s, and a call to the budget 5 s. As a local activity, both cost one event. */
 const quick = proxyLocalActivities<Activities>({ startToCloseTimeout: '15s', retry: { maximumAttempts: 1 } });
 
-/** Before it ends, a follow-up waits only so long for its budget: a cancel takes at most ten seconds. */
-const { wasDelivered } = proxyLocalActivities<Activities>({
-  scheduleToCloseTimeout: '6s',
-  retry: { initialInterval: '500ms', maximumInterval: '2s' },
-});
-
 /** Repeats until the budget has received the event, or does not run: a budget that misses an end keeps the job's turn. */
 const { tellBudget } = proxyLocalActivities<Activities>({
   startToCloseTimeout: '10s',
@@ -102,7 +96,7 @@ export function createPort({ projectId, poll }: FollowUpSettings): FollowUpPort 
     wasResetSince: (answeredRunId) => answeredRunId !== runId && patched(`asks-after-${answeredRunId}`),
     isHistoryFull: () => workflowInfo().historySize > MOST_BYTES || workflowInfo().historyLength > MOST_EVENTS,
     wasDelivered: (messageTag) =>
-      wasDelivered
+      quick.wasDelivered
         .executeWithOptions({ summary: 'ask about earlier sends' }, [{ projectId, messageTag }])
         .catch(() => undefined),
     readJob,

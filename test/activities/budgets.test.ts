@@ -103,6 +103,19 @@ describe('a budget that does not answer within three seconds', () => {
   });
 });
 
+test('a budget that counts is asked again what it knows of earlier sends', async () => {
+  const answers = [null, null, 'unknown'];
+  const client = {
+    withDeadline: (_: number, inTime: () => Promise<unknown>) => inTime(),
+    workflow: { getHandle: () => ({ query: async () => answers.shift() }) },
+  };
+  const settings = { limit: 100, windowMs: 3_600_000, reserve: 0, marginMs: 2_000 };
+  const budgets = createBudgets(client as unknown as Client, { taskQueue: 'q', settings });
+  const asker = { workflowId: 'follow-up/p/j/k', runId: 'new', messageTag: 'tag' };
+  expect(await budgets.wasDelivered('p', asker)).toBe('unknown');
+  expect(answers).toEqual([]);
+});
+
 test('a budget whose last run is closed is stopped, and says how to start it', async () => {
   const { ask, open } = useBudgets();
   const { answer } = ask('p', '1');
