@@ -284,13 +284,9 @@ export class Budget {
     return { taken: true, count, takenAt: iso(nowMs) };
   }
 
-  /**
-   * Whether another run of the follow-up has delivered the message, as far as this budget remembers. `null`: it does
-   * not remember the follow-up, and still counts earlier sends.
-   */
-  wasDelivered({ workflowId, runId, messageTag }: Asker): Delivered | null {
+  /** Whether another run of the follow-up has delivered the message, as far as this budget remembers. */
+  wasDelivered({ workflowId, runId, messageTag }: Asker): Delivered {
     const known = this.state.known[followUpKey(workflowId)];
-    if (!known && this.state.isCounting) return null;
     const isOther = known === undefined || known.runId === runId || !['', messageTag].includes(known.messageTag);
     if (isOther || (known.sendNumber === 1 && !mayHaveArrived(known.outcome))) return 'no';
     return known.outcome === 'sent' && known.messageTag === messageTag ? 'yes' : 'unknown';

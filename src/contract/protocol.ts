@@ -209,7 +209,7 @@ export function firstBudgetStart(target: ProjectBudgetInput & { taskQueue: strin
 
 /** The run that asks whether another run of its follow-up has delivered the message. */
 export type Asker = Pick<Ask, 'workflowId' | 'runId' | 'messageTag'>;
-export const wasDeliveredQuery = defineQuery<Delivered | null, [Asker]>('wasDelivered');
+export const wasDeliveredQuery = defineQuery<Delivered, [Asker]>('wasDelivered');
 
 export const tellSignal = defineSignal<[BudgetEvent]>('tell');
 export const answerSignal = defineSignal<[Granted | Waiting]>('budgetAnswer');

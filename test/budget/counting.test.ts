@@ -57,14 +57,6 @@ describe('a budget that counts', () => {
     book a, ask a tag=other -> known isLatest=false
   `);
 
-  it('cannot tell yet whether the message of a follow-up that it does not know was delivered', () => {
-    const desk = new Desk({ counts: true });
-    const asker = { workflowId: followUp('a'), runId: 'new', messageTag: 'tag' };
-    expect(desk.budget.wasDelivered(asker)).toBeNull();
-    desk.book(listed(['a']));
-    expect(desk.budget.wasDelivered(asker)).toBe('unknown');
-  });
-
   it('lists what it books as of now, and holds its slot until nothing of it can still arrive', () => {
     const desk = new Desk({ counts: true });
     desk.budget.book(desk.nowMs, listed(['a']), { drainMs: MINUTE });
