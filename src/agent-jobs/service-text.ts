@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { type AgentJob, agentJobSchema, terminalStatuses } from '../contract/follow-up.js';
+import { type AgentJob, agentJobSchema, isTerminalStatus } from '../contract/follow-up.js';
 import type { BodyKind } from '../contract/signs.js';
 import { describeIssues, parseInput } from '../contract/validation.js';
 import { plainText } from '../terminal-text.js';
@@ -76,7 +76,7 @@ export function bodyKindOf(body: string): BodyKind {
   }
   if (typeof value !== 'object' || value === null) return 'other';
   const { error, status } = value as { error?: unknown; status?: unknown };
-  const isOfJob = status === 'active' || terminalStatuses.some((known) => known === status);
+  const isOfJob = typeof status === 'string' && (status === 'active' || isTerminalStatus(status));
   const isError = error !== undefined && error !== null && !isOfJob;
   return !isError && jobFields.some((field) => field in value) ? 'job' : 'other';
 }

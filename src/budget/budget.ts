@@ -265,12 +265,13 @@ export class Budget {
     const workflowId = `take/${key}`;
     const past = state.known[followUpKey(workflowId)];
     if (past) return { taken: true, count: past.sendNumber, takenAt: iso(past.grantedAtMs) };
-    const line = this.line(nowMs).filter((waiter) => !isDelayed(waiter, nowMs));
+    const inLine = this.line(nowMs);
+    const line = inLine.filter((waiter) => !isDelayed(waiter, nowMs));
     const ofBatch = line.filter(({ lane }) => lane === 'batch').length;
     const freeForBatch = Math.max(0, this.#freeSlots('batch'));
     const before = line.length - ofBatch + Math.min(ofBatch, freeForBatch);
     const freeAtMs = this.#slotAtMs(nowMs, before + count - 1, 'interactive');
-    const reason = this.#reasonOfAll(nowMs) ?? (freeAtMs === nowMs ? undefined : 'slot');
+    const reason = this.#reasonOfAll(nowMs, inLine) ?? (freeAtMs === nowMs ? undefined : 'slot');
     if (reason) {
       // The end of a pause is not known.
       const possibleAt = reason === 'slot' && freeAtMs !== undefined ? iso(freeAtMs) : undefined;
@@ -403,13 +404,13 @@ export class Budget {
     return index < free ? nowMs : this.slotEnds()[index - free];
   }
 
-  pauseOf(nowMs: number): ShownPause | undefined {
+  pauseOf(nowMs: number, line: readonly Waiter[]): ShownPause | undefined {
     const { operatorPause } = this.state;
     if (this.isPausedByOperator(nowMs)) {
       const { untilMs, note } = operatorPause ?? {};
       return defined({ by: 'operator', until: untilMs === undefined ? undefined : iso(untilMs), note } as const);
     }
-    const pause = this.servicePause(nowMs);
+    const pause = this.servicePause(nowMs, line);
     return pause && defined({ by: 'service', until: iso(pause.untilMs), statusCode: pause.statusCode } as const);
   }
 
@@ -812,8 +813,10 @@ export class Budget {
   /**
    * The service's pause. It lasts until a probe is accepted, but once its time is over only if somebody in line may
    * probe. It ends when the first of these may, and has a slot.
+   *
+   * @param line of {@link line}
    */
-  servicePause(nowMs: number, line: readonly Waiter[] = this.line(nowMs)): ServicePause | undefined {
+  servicePause(nowMs: number, line: readonly Waiter[]): ServicePause | undefined {
     const { pause } = this.state.pace;
     if (!pause) return undefined;
     if (line.length === 0) return pause.untilMs > nowMs ? pause : undefined;
@@ -823,7 +826,7 @@ export class Budget {
   }
 
   /** The reason why the whole project waits. */
-  #reasonOfAll(nowMs: number, line: readonly Waiter[] = this.line(nowMs)): WaitReason | undefined {
+  #reasonOfAll(nowMs: number, line: readonly Waiter[]): WaitReason | undefined {
     if (this.state.isCounting) return 'counting';
     if (this.isPausedByOperator(nowMs)) return 'paused';
     return this.servicePause(nowMs, line)?.reason;
@@ -844,7 +847,7 @@ export class Budget {
     const untilMs = delayedUntilMs(waiter);
     const { isJobAtWork: isToWatch, refusals: { statusCode } = {} } = waiter;
     const ofOwn = defined({ by: 'message', until: iso(untilMs), statusCode } as const);
-    const pause = this.pauseOf(nowMs) ?? (untilMs > nowMs ? ofOwn : undefined);
+    const pause = this.pauseOf(nowMs, line) ?? (untilMs > nowMs ? ofOwn : undefined);
     const place = { position: index + 1, expectedAtMs, pause, isToWatch };
     return defined({ kind: 'waiting', runId, sendNumber, reason, ...place } as const);
   }

@@ -3,7 +3,7 @@ import { iso } from '../contract/durations.js';
 import type { BudgetSend, BudgetStatus, BudgetWaiter, RefusedMessages } from '../contract/budget.js';
 import { refusalOf } from '../contract/signs.js';
 import { type Budget, delayedUntilMs, isDelayed } from './budget.js';
-import type { Grant, SendRecord } from './state.js';
+import type { Grant, SendRecord, Waiter } from './state.js';
 
 const LISTED_WAITERS = 20;
 
@@ -23,8 +23,8 @@ export function budgetStatus(
   const { state, limit } = budget;
   const { settings, pace, waiters, isCounting, lastSends } = state;
   const underWay = state.grants.filter(({ overAtMs }) => overAtMs > nowMs);
-  const paused = pausedOf(budget, nowMs);
   const line = budget.line(nowMs);
+  const paused = pausedOf(budget, line, nowMs);
   const inLine = new Set(line);
   const elsewhere = waiters.filter((waiter) => !inLine.has(waiter));
   const waiting = [...line, ...elsewhere].flatMap((entry, index): BudgetWaiter[] => {
@@ -98,9 +98,9 @@ function refusedOf(sends: readonly SendRecord[], sinceMs: number): RefusedMessag
   return found.size > 0 ? [...found.values()] : undefined;
 }
 
-function pausedOf(budget: Budget, nowMs: number): BudgetStatus['paused'] {
+function pausedOf(budget: Budget, line: readonly Waiter[], nowMs: number): BudgetStatus['paused'] {
   const { operatorPause } = budget.state;
-  const servicePause = budget.servicePause(nowMs);
+  const servicePause = budget.servicePause(nowMs, line);
   const ofOperator = budget.isPausedByOperator(nowMs) ? operatorPause : undefined;
   const pauses = [
     ...(ofOperator ? [{ ...ofOperator, reason: 'operator' as const }] : []),

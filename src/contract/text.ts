@@ -56,17 +56,17 @@ export const REFUSALS: Readonly<Record<Refusal, { what: string; fix: string }>> 
   outage: { what: 'the service does not say whether messages arrive', fix: 'check the service' },
 };
 
-/** What the service answers, with its HTTP status if that is known. */
-export function describeRefusal(reason: Refusal, statusCode?: number): string {
-  const isNamed = statusCode !== undefined && reason !== 'outage';
-  return isNamed ? `the service answers ${statusCode}` : REFUSALS[reason].what;
-}
-
 /** The same for a message that is refused while others are accepted. */
 export const REFUSED_ALONE = {
   what: 'but accepts others',
   fix: 'check the message for text that a firewall blocks, and its job',
 } as const;
+
+/** What the service answers, with its HTTP status if that is known. */
+export function describeRefusal(reason: Refusal, statusCode?: number): string {
+  const isNamed = statusCode !== undefined && reason !== 'outage';
+  return isNamed ? `the service answers ${statusCode}` : REFUSALS[reason].what;
+}
 
 const MAX_CODE_LENGTH = 300;
 

@@ -276,8 +276,8 @@ export class FollowUp {
       }
       this.#noteError(sent.message);
       this.#sendNumber += 1;
-      isReadRefused = outcome === 'notSent' && sent.refusal !== undefined;
       notSentInARow = outcome === 'notSent' ? notSentInARow + 1 : 0;
+      isReadRefused = outcome === 'notSent' && sent.refusal !== undefined;
       if (notSentInARow > 0 || isMissing) {
         const { refusal: waitReason = isMissing ? 'service' : 'slot' } = sent;
         const longestMs = waitReason === 'slot' ? LONGEST_BACKOFF_MS : LONGEST_REFUSED_MS;

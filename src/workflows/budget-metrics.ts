@@ -30,7 +30,8 @@ export function createBudgetMetrics(project: string, budget: Budget, meter: Metr
   return () => {
     const { settings, waiters, grants, counts } = budget.state;
     const nowMs = Date.now();
-    const servicePause = budget.servicePause(nowMs);
+    const line = budget.line(nowMs);
+    const servicePause = budget.servicePause(nowMs, line);
     countGrants(counts.grants - counted.grants);
     countLimited(counts.limited - counted.limited);
     counted = { ...counts };
@@ -39,7 +40,7 @@ export function createBudgetMetrics(project: string, budget: Budget, meter: Metr
     setUsed(budget.slotEnds().filter((endMs) => endMs > nowMs).length);
     setUnsettled(grants.filter(({ overAtMs }) => overAtMs > nowMs).length);
     setWaiting(waiters.length);
-    setWaitingForJob(waiters.length - budget.line(nowMs).length);
+    setWaitingForJob(waiters.length - line.length);
     setPaused(budget.isPausedByOperator(nowMs) ? 1 : 0, { reason: 'operator' });
     for (const reason of refusals) setPaused(servicePause?.reason === reason ? 1 : 0, { reason });
     setReported(nowMs / 1_000);

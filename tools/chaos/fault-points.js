@@ -25,7 +25,7 @@ function reach(step) {
   process.kill(process.pid, plan.signal);
 }
 
-/** Watches the POSTs through undici's diagnostics channels: messages, and webhooks to the path `/webhook` of the receiver in `test/support`. */
+/** Watches the POSTs through undici's diagnostics channels: messages, and webhooks to the receiver in `test/support`. */
 function watchHttp() {
   const isWebhook = ({ path }) => path === '/webhook';
   const isMessage = (request) => request.method === 'POST' && !isWebhook(request);

@@ -14,6 +14,7 @@ import { Chance } from './world.js';
 
 const ASK_ONCE = { isLocal: true, startToCloseMs: 15_000, attempts: 1 } as const;
 const ASK_AGAIN = { startToCloseMs: 20_000, retryMs: [2_000, 300_000] } as const;
+/** The activity repeats its question by itself. */
 const ASK_BRIEFLY = { isLocal: true, startToCloseMs: 5_000, wholeMs: 6_000, retryMs: [500, 2_000] } as const;
 const TELL = { isLocal: true, startToCloseMs: 10_000, retryMs: [1_000, 60_000] } as const;
 const LIST = { isLocal: true, startToCloseMs: 20_000, retryMs: [5_000, 300_000] } as const;
