@@ -448,10 +448,13 @@ export class FollowUp {
     // A decision covers one send only.
     this.#decision = undefined;
     const order = { grant: { runId, sendNumber, grantedAtMs, leaseMs }, ...(baseline && { baseline }) };
+    const beforeMs = this.#lastSendAtMs;
     // Shown before the send, because a new budget finds possible sends by their state and time.
     this.#lastSendAtMs = this.port.nowMs();
     this.#show({ state: 'sending' });
-    return this.port.sendMessage({ projectId, jobId, prompt, whenActive, ...order });
+    const sent = await this.port.sendMessage({ projectId, jobId, prompt, whenActive, ...order });
+    if (sent.outcome === 'notSent') this.#lastSendAtMs = beforeMs;
+    return sent;
   }
 
   /** Waits until the job is found and at rest. Returns `false` if the first poll shows that. */

@@ -1,4 +1,4 @@
-import type { SearchAttributePair } from '@temporalio/common';
+import type { SearchAttributeUpdatePair } from '@temporalio/common';
 import {
   ActivityCancellationType,
   ActivityFailure,
@@ -122,13 +122,13 @@ function createDisplay(workflowId: string, arePrivate: () => boolean): FollowUpP
     const { projectId, jobId, state, jobStatus, prLink } = progress;
     const isLinkShown = prLink !== undefined && prLink.length <= MAX_KEYWORD_LENGTH && !arePrivate();
     const values = { projectId, jobId, state, jobStatus, ...(isLinkShown && { prLink }) };
-    const pairs: SearchAttributePair[] = Object.entries(values).flatMap(([name, value]) => {
+    const pairs: SearchAttributeUpdatePair[] = Object.entries(values).flatMap(([name, value]) => {
       if (value === undefined || shown.get(name) === value) return [];
       shown.set(name, value);
       return [{ key: SearchAttribute[name as keyof typeof values], value: value.slice(0, MAX_KEYWORD_LENGTH) }];
     });
-    if (lastSendAtMs !== undefined && lastSendAtMs !== shownSendAtMs)
-      pairs.push({ key: SearchAttribute.lastSendAt, value: new Date(lastSendAtMs) });
+    if (lastSendAtMs !== shownSendAtMs)
+      pairs.push({ key: SearchAttribute.lastSendAt, value: lastSendAtMs === undefined ? null : new Date(lastSendAtMs) });
     shownSendAtMs = lastSendAtMs;
     if (pairs.length > 0) upsertSearchAttributes(pairs);
     setCurrentDetails(describeProgress(progress, workflowId, Date.now()));

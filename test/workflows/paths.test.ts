@@ -14,6 +14,7 @@ import {
   pollNowSignal,
   progressQuery,
   projectBudgetWorkflowId,
+  SearchAttribute,
 } from '../../src/contract/index.js';
 import type { SendMessageOutcome } from '../../src/agent-jobs/index.js';
 import { tellSignal } from '../../src/contract/protocol.js';
@@ -36,6 +37,7 @@ const MISSING = { kind: 'notFound', message: 'HTTP 404' } as const;
 const UNREADABLE = { kind: 'failed', reason: 'network', message: 'refused' } as const;
 const UNKNOWN = { outcome: 'unknown', message: 'the connection broke' } as const;
 const SENT = { outcome: 'sent', statusCode: 200 } as const;
+const NOT_SENT = { outcome: 'notSent', message: 'refused' } as const;
 const LIMITED = { outcome: 'limited', statusCode: 429, message: 'HTTP 429', retryAfterMs: 1_000 } as const;
 const COMPLETED = { status: 'completed', delivery: 'sent', prLink: AFTER.prLink };
 const SEEN = { ...COMPLETED, observedActive: true, prLinkChanged: true };
@@ -116,8 +118,8 @@ async function startWaiting(input: FollowUpInput) {
 const held: (() => void)[] = [];
 
 /** A message arrives, but nobody reports that until the test asks for it. */
-function hold(input: FollowUpInput): () => void {
-  const sent = new Promise<SendMessageOutcome>((resolve) => held.push(() => resolve(SENT)));
+function hold(input: FollowUpInput, outcome: SendMessageOutcome = SENT): () => void {
+  const sent = new Promise<SendMessageOutcome>((resolve) => held.push(() => resolve(outcome)));
   service.sends(input.jobId, sent);
   return held.at(-1)!;
 }
@@ -151,6 +153,23 @@ describe.concurrent('a follow-up', () => {
     service.reads(input.jobId, BEFORE);
     await handle.signal('pollNow');
     await ends('a follow-up whose job cannot be read', handle);
+  });
+
+  test('whose send did not begin does not show a time of it, by which a new budget would count it', async () => {
+    const input = scripted();
+    const report = hold(input, NOT_SENT);
+    const handle = await rig.start(input);
+    const sendTime = async () => (await handle.describe()).typedSearchAttributes.get(SearchAttribute.lastSendAt);
+    await shows(handle, { state: 'sending' });
+    expect(await sendTime()).toBeDefined();
+    const budget = followUps.budget(input.projectId);
+    await budget.pause();
+    report();
+    await shows(handle, { waitReason: 'paused' });
+    expect(await sendTime()).toBeUndefined();
+    await budget.resume();
+    await ends('a follow-up whose send did not begin', handle);
+    expect(await sendTime()).toBeDefined();
   });
 
   test('whose delivery is unknown takes the word of an operator', async () => {
