@@ -590,9 +590,10 @@ export class Budget {
   /** Notes the refusal of a message. Returns whether the service has accepted others since it refused this one before. */
   #noteRefusal(
     message: { refusals?: Refusals },
-    { refusal: reason, statusCode, retryAfterMs }: { refusal: Refusal; statusCode?: number; retryAfterMs?: number },
+    { refusal: reason, statusCode, retryAfterMs = 0 }: { refusal: Refusal; statusCode?: number; retryAfterMs?: number },
     nowMs: number,
   ): boolean {
+    const { lastAtMs = 0, retryAfterMs: lastRetryAfterMs = 0 } = message.refusals ?? {};
     const past = message.refusals?.reason === reason ? message.refusals : undefined;
     const { accepted } = this.state.pace;
     // A limit refuses some of the messages that are under way together, and may refuse one of them again.
@@ -605,7 +606,8 @@ export class Budget {
       count,
       lastAtMs: nowMs,
       statusCode,
-      retryAfterMs,
+      // A read may get a shorter one than the send before it.
+      retryAfterMs: Math.max(retryAfterMs, lastAtMs + lastRetryAfterMs - nowMs) || undefined,
       isAlone: isAlone || undefined,
     });
     return isAlone;

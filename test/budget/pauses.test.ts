@@ -260,6 +260,15 @@ describe('a message that is refused while others are accepted', () => {
     expect(desk.nextGrants()).toEqual([2 * HOUR, ['bad']]);
   });
 
+  it('waits out its Retry-After, although a later read gets a shorter one', () => {
+    const desk = deskWithBad('payment');
+    desk.nextGrants();
+    desk.settle('bad', 'payment', { sendNumber: 2, retryAfterMs: 2 * HOUR });
+    desk.wait(MINUTE);
+    desk.ask('bad', { sendNumber: 3, refusal: 'limited', retryAfterMs: SECOND });
+    expect(desk.nextGrants()).toEqual([2 * HOUR - MINUTE, ['bad']]);
+  });
+
   it('leaves its job to others from its first refusal on', () => {
     const desk = newDesk();
     askAll(desk, 'bad', 'good');
