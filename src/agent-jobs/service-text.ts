@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { type AgentJob, agentJobSchema, isTerminalStatus } from '../contract/follow-up.js';
+import { type AgentJob, agentJobSchema, terminalStatuses } from '../contract/follow-up.js';
 import type { BodyKind } from '../contract/signs.js';
 import { describeIssues, parseInput } from '../contract/validation.js';
 import { plainText } from '../terminal-text.js';
@@ -50,22 +50,28 @@ export function parseJob(body: string, mask: Mask): Read<AgentJob> {
   if (Buffer.byteLength(JSON.stringify(job)) > MAX_JOB_BYTES) {
     return { ok: false, problem: `the job is larger than ${MAX_JOB_BYTES} bytes` };
   }
-  const { id, status, error } = job;
-  // All of a job's fields are optional, but a body with neither an id nor a status is not a job, nor is an error that
-  // lacks one of them.
-  const isError = error !== undefined && error !== null;
-  if ([id, status].filter((field) => field !== undefined).length < (isError ? 2 : 1)) {
-    const text = isError
-      ? cleanLine(typeof error === 'string' ? error : JSON.stringify(error), mask)
-      : 'it has neither an id nor a status';
-    return { ok: false, problem: `not an agent job: ${text}` };
+  if (!isOfJob(job)) {
+    const { error } = job;
+    const text = typeof error === 'string' ? error : JSON.stringify(error ?? null);
+    const problem = isMissing(error) ? 'it has neither an id nor a status that jobs have' : cleanLine(text, mask);
+    return { ok: false, problem: `not an agent job: ${problem}` };
   }
   return { ok: true, value: job.prLink?.trim() === '' ? { ...job, prLink: null } : job };
 }
 
-const jobFields = Object.keys(agentJobSchema.shape);
+const isMissing = (value: unknown): boolean => value === undefined || value === null;
 
-/** The kind of a body that was read. An error without a status that jobs have is none, whatever else it has. */
+/**
+ * Whether the fields that every job has are those of one. All of a job's fields are optional, so one of id and status is
+ * enough, but not beside an error: many services answer 200 with an error, an id of the request and a status of their own.
+ */
+function isOfJob({ id, status, error }: { id?: unknown; status?: unknown; error?: unknown }): boolean {
+  const hasStatus = status === 'active' || terminalStatuses.some((known) => known === status);
+  const hasId = typeof id === 'string';
+  return isMissing(error) ? hasStatus || hasId : hasStatus && hasId;
+}
+
+/** The kind of a body that was read. A job without an id and a status is known by any other of its fields. */
 export function bodyKindOf(body: string): BodyKind {
   if (body.trim() === '') return 'none';
   let value: unknown;
@@ -75,10 +81,11 @@ export function bodyKindOf(body: string): BodyKind {
     return 'other';
   }
   if (typeof value !== 'object' || value === null) return 'other';
-  const { error, status } = value as { error?: unknown; status?: unknown };
-  const isOfJob = typeof status === 'string' && (status === 'active' || isTerminalStatus(status));
-  const isError = error !== undefined && error !== null && !isOfJob;
-  return !isError && jobFields.some((field) => field in value) ? 'job' : 'other';
+  const fields = value as Record<string, unknown>;
+  const isOther = !isMissing(fields['error']) || fields['status'] !== undefined;
+  const isField = ([name, schema]: [string, z.ZodType]) =>
+    !isMissing(fields[name]) && schema.safeParse(fields[name]).success;
+  return isOfJob(fields) || (!isOther && Object.entries(agentJobSchema.shape).some(isField)) ? 'job' : 'other';
 }
 
 const errorBodySchema = z.object({ error: z.string() });

@@ -85,12 +85,20 @@ function toSend(send: SendRecord, grants: readonly Grant[]): BudgetSend {
 function refusedOf(sends: readonly SendRecord[], sinceMs: number): RefusedMessages[] | undefined {
   const isSent = ({ grantedAtMs, outcome }: SendRecord) =>
     grantedAtMs > sinceMs && outcome !== undefined && outcome !== 'taken' && outcome !== 'notSent';
-  const latest = new Map(sends.filter(isSent).map((send) => [send.workflowId, send]));
-  const counts = { of: latest.size, accepted: [...latest.values()].filter(({ outcome }) => outcome === 'sent').length };
-  const found = new Map<string, RefusedMessages>();
-  for (const { outcome, statusCode } of latest.values()) {
+  const made = sends.filter(isSent);
+  const latest = new Map(made.map((send) => [send.workflowId, send]));
+  const refused = [...latest.values()].flatMap(({ workflowId, outcome, statusCode }) => {
     const reason = outcome === 'unknown' ? 'outage' : outcome && outcome !== 'taken' && refusalOf(outcome);
-    if (!reason) continue;
+    return reason ? [{ workflowId, reason, statusCode }] : [];
+  });
+  // What was accepted before any of them was refused says nothing of them.
+  const areRefused = new Set(refused.map(({ workflowId }) => workflowId));
+  const first = made.findIndex(({ workflowId }) => areRefused.has(workflowId));
+  const areAccepted = made.slice(first).some(({ outcome }) => outcome === 'sent');
+  const accepted = areAccepted ? [...latest.values()].filter(({ outcome }) => outcome === 'sent').length : 0;
+  const counts = { of: latest.size, accepted };
+  const found = new Map<string, RefusedMessages>();
+  for (const { reason, statusCode } of refused) {
     const key = `${reason} ${statusCode}`;
     const { messages = 0 } = found.get(key) ?? {};
     found.set(key, defined({ reason, statusCode, messages: messages + 1, ...counts }));

@@ -82,7 +82,7 @@ export interface RefusedMessages {
   messages: number;
   /** Number of messages that were sent. */
   of: number;
-  /** Number of these that were accepted. */
+  /** Number of these that were accepted. 0 if none was accepted since the first refusal. */
   accepted: number;
 }
 

@@ -127,7 +127,7 @@ export const BLOCKED: Readonly<Partial<Record<WaitReason | BlockReason, string>>
   counting: "the project's budget is counting earlier sends",
   'budget-stopped': "the project's budget was stopped",
   'budget-silent': "the project's budget does not answer",
-  service: 'the job cannot be read',
+  service: 'the job cannot be read, or is not found',
 };
 
 /** Only a plain web address becomes a link. Other text from the service stays text. */

@@ -86,6 +86,8 @@ const LONGEST_BACKOFF_MS = 3_600_000;
 /** Longest wait after a refused read prevented a send: the budget knows how long to wait further, and can resume. */
 const LONGEST_REFUSED_MS = 60_000;
 const LONGEST_FULL_MS = 900_000;
+/** Two 404 to a message that are further apart do not add up. It waits {@link GONE_MS}, and then for a slot. */
+const LONGEST_MISSING_MS = 300_000;
 /** Waits grow to this share of the elapsed time, so that even a wait of a year stays within the limits of a history. */
 const LONG_WAIT_SHARE = 1 / 300;
 /** Shortest time for which a reset run asks about its predecessor's send. */
@@ -244,7 +246,9 @@ export class FollowUp {
         // A budget that was reset may have granted the send twice: this outcome then says nothing of the first grant.
         const isForgotten = this.#isInDoubt && !answer.remembersAll && answer.grantedTo !== port.runId;
         if (isUndone ? isForgotten : !answer.isLatest) throw this.#closed(answer);
-        this.#lastSendAtMs = answer.grantedAtMs;
+        // Of earlier sends, only their number is known.
+        const neverBegan = isOnlySend && answer.sendNumber === 1 && answer.outcome === 'notSent';
+        if (!neverBegan) this.#lastSendAtMs = answer.grantedAtMs;
       }
       if (isGranted) this.#spent = grantName(answer);
       const isToRead = isGranted && !slot.baseline && isReadRefused;
@@ -261,8 +265,9 @@ export class FollowUp {
       if (isGranted) await this.#settle(answer, outcome, sent);
       if (outcome === 'rejected') throw this.#rejected(sent);
       const isMissing = outcome === 'notFound';
-      // Only one 404 after the other shows that the job is gone.
-      missingSinceMs = isMissing ? (missingSinceMs ?? nowMs) : undefined;
+      // Only one 404 soon after the other shows that the job is gone.
+      const isSoon = missingSinceMs !== undefined && nowMs - missingSinceMs <= LONGEST_MISSING_MS;
+      if (!isMissing || !isSoon) missingSinceMs = isMissing ? nowMs : undefined;
       if (missingSinceMs !== undefined && nowMs - missingSinceMs >= GONE_MS)
         throw this.#notFound(sent.message ?? 'HTTP 404', this.#unsent());
       if (outcome === 'sent' || outcome === 'unknown') {

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { describeBudget } from '../../src/budget/details.js';
 import { budgetStatus } from '../../src/budget/status.js';
-import { Desk, followUp, OVER } from './support.js';
+import { Desk, followUp, MINUTE, OVER } from './support.js';
 
 it('says what the service answered, and not that it accepts others if it refused each for its own reason', () => {
   const desk = new Desk();
@@ -11,6 +11,18 @@ it('says what the service answered, and not that it accepts others if it refused
   desk.settle('unclear', 'unknown', { statusCode: 502 });
   const text = describeBudget(budgetStatus('project', desk.budget, desk.nowMs), desk.nowMs);
   expect(text).toContain('- refused or unclear: 502 to 1 of 2 messages\n');
+});
+
+it('does not say that others are accepted if that was before a key was revoked', () => {
+  const desk = new Desk();
+  desk.ask('good');
+  desk.settle('good');
+  desk.wait(40 * MINUTE);
+  for (const name of ['a', 'b']) desk.ask(name);
+  for (const name of ['a', 'b']) desk.settle(name, 'credentials', { statusCode: 401 });
+  const status = budgetStatus('project', desk.budget, desk.nowMs);
+  expect(status.refused).toMatchObject([{ messages: 2, of: 3, accepted: 0 }]);
+  expect(describeBudget(status, desk.nowMs)).toMatch(/^\*\*paused: the service answers 401 to 2 of 3 messages since /);
 });
 
 it('does not say of sends that it found in the list how the service answered them', () => {

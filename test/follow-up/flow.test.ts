@@ -11,6 +11,7 @@ const start = (script: s.Script = {}, settings: Partial<Settings> = {}) => new s
 const passedMs = () => Date.now() - START_MS;
 const unknown = { outcome: 'unknown', message: 'connection reset' } as const;
 const notSent = { outcome: 'notSent', message: 'too late' } as const;
+const limited = { outcome: 'limited', message: 'too many', statusCode: 429 } as const;
 const foreign = { outcome: 'foreign' } as const;
 const archived = { kind: 'archived', job: { status: 'archived' } } as const;
 /** The message moves no job. */
@@ -108,8 +109,8 @@ describe('a follow-up ends', () => {
   const missing = { ...refused, outcome: 'notFound', statusCode: 404 } as const;
   const notFound = () => s.notFound;
   const hidden = (ms: number) => (ms < 20 * SECOND ? s.notFound : ms < MINUTE ? rest : s.done);
-  const limited = { ...refused, outcome: 'limited', statusCode: 429 } as const;
   const apart = { delivery: 'sent' } as const;
+  const later = { afterMs: 10 * MINUTE };
   const gone = { state: 'not-sent', afterMs: 30 * SECOND } as const;
   const full = { isHistoryFull: () => true };
   const [budgetWaitTimeoutMs, jobTimeoutMs] = [3 * HOUR, MINUTE];
@@ -128,6 +129,7 @@ describe('a follow-up ends', () => {
     ],
     ['sent, if its message is answered by 404 for less', { sends: [missing, {}] }, { delivery: 'sent' }],
     ['sent, if two 404s are hours apart', { sends: [missing, { ...limited, afterMs: HOUR }, missing, {}] }, apart],
+    ['sent, if two 404s are ten minutes apart', { sends: [missing, { ...missing, ...later }, {}] }, apart],
     ['sent, if its reads are', { asks: [s.notFound, granted()], job: hidden }, { delivery: 'sent' }],
     ['as JobNotFound after the send', { job: () => s.notFound }, 'JobNotFound yes', { state: 'job-failed' }],
     ['as JobArchived', { asks: [archived] }, 'JobArchived no', { state: 'not-sent' }],
@@ -458,6 +460,26 @@ describe('before it says that nothing was delivered, a follow-up without an answ
 
 describe('a run that replaces another one', () => {
   const notLatest = (outcome: 'sent' | 'rejected' | null) => ({ asks: [known({ outcome, isLatest: false })], port });
+  test.each<[string, s.Script, number?]>([
+    ['leaves no time of a send if it did not begin', { asks: [granted(), waiting()], sends: [notSent] }],
+    [
+      'leaves the time of the send before it, which may have arrived',
+      { asks: [granted(), granted(), waiting()], sends: [{ ...limited, afterMs: SECOND }, notSent] },
+      START_MS,
+    ],
+    ['of another run leaves none either', { asks: [known({ outcome: 'notSent' }), waiting()], port }],
+    [
+      'of another run leaves one if there were others before it',
+      { asks: [known({ outcome: 'notSent', sendNumber: 2 }), waiting()], port },
+      START_MS - MINUTE,
+    ],
+  ])('a send %s', async (_, script, expected) => {
+    const scene = start(script);
+    await scene.pass(10 * SECOND);
+    expect(scene.shown.at(-1)).toContain('waiting');
+    expect(scene.shownSendAtMs).toBe(expected);
+  });
+
   const undelivered = known({ outcome: 'notSent', sendNumber: 4, isLatest: false });
   const before = { sentAt: iso(START_MS - 50 * SECOND), prLink: s.done.prLink, prLinkChanged: false };
   const refusal = (more = {}) => known({ outcome: 'rejected', ...more });

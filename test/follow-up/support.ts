@@ -122,6 +122,7 @@ export class Scene implements FollowUpPort {
   readonly told: NewEvent[] = [];
   readonly watched: WatchOrder[] = [];
   readonly shown: string[] = [];
+  shownSendAtMs: number | undefined;
   readonly polledAtMs: number[] = [];
   readonly #conditions = new Set<() => void>();
   #sinceMs = START_MS;
@@ -285,7 +286,8 @@ export class Scene implements FollowUpPort {
     });
   }
 
-  show({ state, waitReason }: Progress): void {
+  show({ state, waitReason }: Progress, lastSendAtMs: number | undefined): void {
+    this.shownSendAtMs = lastSendAtMs;
     const text = waitReason === undefined ? state : `${state} (${waitReason})`;
     if (this.shown.at(-1) !== text) this.shown.push(text);
   }

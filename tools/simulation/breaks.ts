@@ -28,12 +28,8 @@ export const breaks: Record<string, readonly [profile: string, file: string, tex
   stale: ['stale', 'follow-up/watch', 'const STALE_MS = 10_000', 'const STALE_MS = 0'],
   settled: ['stale', 'follow-up/watch', 'const isSettled =', 'const isSettled = true ||'],
   owners: ['stops', 'budget/budget', 'turn.untilMs ??= Math.max(nowMs, known?.overAtMs ?? 0) + SETTLE_MS', 'void 0'],
-  'gone-again': [
-    'service',
-    'follow-up/flow',
-    '(missingSinceMs ?? nowMs) : undefined',
-    '(missingSinceMs ?? nowMs) : missingSinceMs',
-  ],
+  'gone-again': ['service', 'follow-up/flow', '!isMissing || !isSoon', '!isSoon'],
+  begun: ['budget-deletions+network', 'follow-up/flow', `if (sent.outcome === 'notSent')`, `if (sent.outcome !== 'sent')`],
   silent: [
     'reuse+impatient+network',
     'follow-up/flow',

@@ -43,6 +43,8 @@ const LATEST_WORD_MS = 20_000;
 const LATER_MS = 1_000;
 /** For how long a job may be missing. */
 const LEAST_MISSING_MS = 30_000;
+/** For how long a message that is not found may wait for another slot, and be on its way. */
+const MOST_APART_MS = 400_000;
 /** No poll need see a job that is found for a shorter time. */
 const LONGEST_POLL_MS = 60_000;
 
@@ -247,7 +249,8 @@ function judgeRun({ log, has, server, service }: Stage, caller: Caller, runs: Ru
   if (said.type === 'JobNotFound') {
     const isLong = longestOf(service.hidden, run.tasks[0]?.atMs ?? 0, run.closedAtMs) >= LEAST_MISSING_MS;
     const arrivals = service.arrivals.filter(({ runId }) => runId === run.runId);
-    const isTwice = arrivals.length > 1 && arrivals.slice(-2).every(({ isMissing }) => isMissing);
+    const [first, second] = arrivals.slice(-2);
+    const isTwice = first?.isMissing && second?.isMissing && second.atMs - first.atMs < MOST_APART_MS;
     if (!isLong && !isTwice) log.find('gone', who);
   }
   const { budgetWaitTimeoutMs, jobTimeoutMs, settleTimeMs } = caller.settings;
