@@ -56,13 +56,20 @@ const unclear = sign('3xx, 408, 409, 425, 5xx', UNCLEAR, 'unknown', 'service', R
 
 /** All answers, and what they mean: the only place that says so. The first that matches counts. */
 export const signs: readonly Sign[] = [
-  sign('2xx', ' with a field of a job, or a body that was lost', 'sent', 'job', WATCH, SAME, ['job', 'unread']),
+  sign('2xx', ' with a job, or with a body that was lost', 'sent', 'job', WATCH, SAME, ['job', 'unread']),
   sign('2xx', ' without a body', 'sent', 'invalid-body', WATCH, SAME, ['none']),
   sign('2xx', ' with an error or any other body', 'unknown', 'invalid-body', RECONCILE, OUTAGE, ['other']),
   sign('401, 403', '', 'credentials', 'credentials', WAITS, PAUSES),
   sign('402', '', 'payment', 'payment', WAITS, PAUSES),
   sign('429', '', 'limited', 'limited', `${WAITS}, but only from the third 429 on`, LIMIT),
-  sign('404', '', 'notFound', 'notFound', 'after 30 s of it, the follow-up fails with `JobNotFound`', SAME),
+  sign(
+    '404',
+    '',
+    'notFound',
+    'notFound',
+    'after a second 404, 30 s to 5 min later, the follow-up fails with `JobNotFound`',
+    SAME,
+  ),
   unclear,
   sign('4xx', ' otherwise', 'rejected', 'rejected', 'the follow-up fails with `MessageRejected`', SAME),
   sign('', 'none, as the request provably never began', 'notSent', 'network', 'the message keeps its place', SAME),

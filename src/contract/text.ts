@@ -1,4 +1,5 @@
 import type { Refusal } from './budget.js';
+import type { Delivered } from './choices.js';
 
 /** The code of an error that Node.js or undici throws, such as `ENOENT`. */
 export function codeOf(error: unknown): string | undefined {
@@ -66,6 +67,12 @@ export const REFUSED_ALONE = {
 export function describeRefusal(reason: Refusal, statusCode?: number): string {
   const isNamed = statusCode !== undefined && reason !== 'outage';
   return isNamed ? `the service answers ${statusCode}` : REFUSALS[reason].what;
+}
+
+/** What a failure of a follow-up says of its earlier runs, after a message. */
+export function describeEarlier(delivered: Delivered): string {
+  if (delivered === 'no') return '';
+  return `; an earlier run of the follow-up ${delivered === 'yes' ? 'has' : 'may have'} delivered it`;
 }
 
 const MAX_CODE_LENGTH = 300;

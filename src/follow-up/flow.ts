@@ -19,7 +19,7 @@ import {
   isEndState,
   isTerminalStatus,
 } from '../contract/follow-up.js';
-import { hash64 } from '../contract/text.js';
+import { describeEarlier, hash64 } from '../contract/text.js';
 import {
   type Answer,
   fingerprint,
@@ -302,8 +302,7 @@ export class FollowUp {
     const delivered = (await this.port.wasDelivered(hash64(this.settings.prompt))) ?? 'unknown';
     if (delivered === 'no') return error;
     const { type, message, details } = error;
-    const what = delivered === 'yes' ? 'has delivered it' : 'may have delivered it';
-    return new Failed(type, `${message}; an earlier run of the follow-up ${what}`, delivered, details);
+    return new Failed(type, message + describeEarlier(delivered), delivered, details);
   }
 
   /** Waits for a slot, and until the job accepts messages. */

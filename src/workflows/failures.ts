@@ -1,13 +1,17 @@
 import { ApplicationFailure } from '@temporalio/workflow';
+import type { Delivered } from '../contract/choices.js';
 import { describeIssues, type FailureDetails, FailureType, type InputIssue, type Parsed } from '../contract/index.js';
+import { describeEarlier } from '../contract/text.js';
 
 /** A typed failure with {@link FailureDetails}, which say whether the message was delivered. */
 export function failure(type: FailureType, message: string, details: FailureDetails): ApplicationFailure {
   return ApplicationFailure.create({ type, message, nonRetryable: true, details: [details] });
 }
 
-export function invalidInput(issues: InputIssue[]): ApplicationFailure {
-  return failure(FailureType.InvalidInput, `Invalid input: ${describeIssues(issues)}`, { delivered: 'no', issues });
+/** @param delivered by earlier runs of a follow-up */
+export function invalidInput(issues: InputIssue[], delivered: Delivered = 'no'): ApplicationFailure {
+  const message = `Invalid input: ${describeIssues(issues)}${describeEarlier(delivered)}`;
+  return failure(FailureType.InvalidInput, message, { delivered, issues });
 }
 
 /** @throws ApplicationFailure `InvalidInput` */

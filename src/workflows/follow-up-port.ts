@@ -16,6 +16,7 @@ import {
   upsertSearchAttributes,
   workflowInfo,
 } from '@temporalio/workflow';
+import type { Delivered } from '../contract/choices.js';
 import type { FollowUpSettings } from '../contract/follow-up-input.js';
 import { MAX_KEYWORD_LENGTH, SearchAttribute } from '../contract/names.js';
 import type { Activities } from '../activities/index.js';
@@ -95,10 +96,7 @@ export function createPort({ projectId, poll }: FollowUpSettings): FollowUpPort 
     },
     wasResetSince: (answeredRunId) => answeredRunId !== runId && patched(`asks-after-${answeredRunId}`),
     isHistoryFull: () => workflowInfo().historySize > MOST_BYTES || workflowInfo().historyLength > MOST_EVENTS,
-    wasDelivered: (messageTag) =>
-      quick.wasDelivered
-        .executeWithOptions({ summary: 'ask about earlier sends' }, [{ projectId, messageTag }])
-        .catch(() => undefined),
+    wasDelivered: (messageTag) => wasDelivered(projectId, messageTag),
     readJob,
     sendMessage: async (order) => {
       const sent = await sendMessage(order);
@@ -112,6 +110,12 @@ export function createPort({ projectId, poll }: FollowUpSettings): FollowUpPort 
     watchJob: (order) => watchJob(order, poll.initialIntervalMs),
     show,
   };
+}
+
+/** Whether another run has delivered the message; `undefined` if the budget does not answer. */
+export function wasDelivered(projectId: string, messageTag: string): Promise<Delivered | undefined> {
+  const options = { summary: 'ask about earlier sends' };
+  return quick.wasDelivered.executeWithOptions(options, [{ projectId, messageTag }]).catch(() => undefined);
 }
 
 /** Shows progress. The details change each time; search attributes, which cost an event, change only if they differ. */
@@ -128,7 +132,10 @@ function createDisplay(workflowId: string, arePrivate: () => boolean): FollowUpP
       return [{ key: SearchAttribute[name as keyof typeof values], value: value.slice(0, MAX_KEYWORD_LENGTH) }];
     });
     if (lastSendAtMs !== shownSendAtMs)
-      pairs.push({ key: SearchAttribute.lastSendAt, value: lastSendAtMs === undefined ? null : new Date(lastSendAtMs) });
+      pairs.push({
+        key: SearchAttribute.lastSendAt,
+        value: lastSendAtMs === undefined ? null : new Date(lastSendAtMs),
+      });
     shownSendAtMs = lastSendAtMs;
     if (pairs.length > 0) upsertSearchAttributes(pairs);
     setCurrentDetails(describeProgress(progress, workflowId, Date.now()));

@@ -33,9 +33,10 @@ import {
 import { outcomeOfFailure } from '../contract/batch-protocol.js';
 import { failure, invalidInput } from './failures.js';
 import { answerSchema, answerSignal, wakeSignal } from '../contract/protocol.js';
+import { hash64 } from '../contract/text.js';
 import { describeProgress } from '../follow-up/details.js';
 import { Failed, FollowUp } from '../follow-up/flow.js';
-import { createPort } from './follow-up-port.js';
+import { createPort, wasDelivered } from './follow-up-port.js';
 import { findTargets, notify } from './follow-up-webhook.js';
 
 /**
@@ -49,7 +50,7 @@ import { findTargets, notify } from './follow-up-webhook.js';
 export async function followUp(input: unknown): Promise<FollowUpResult> {
   const { targets, issues } = await findTargets(targetsOf(input));
   try {
-    const result = await seeThrough(parse(input, issues));
+    const result = await seeThrough(await parse(input, issues));
     const { status, prLink, delivery } = result;
     await tellEnd({ status, prLink }, delivery === 'assumed' ? 'unknown' : 'yes', input, targets);
     return result;
@@ -126,25 +127,33 @@ function targetsOf(input: unknown): string[] {
 }
 
 /** @param others issues with the webhook targets */
-function parse(input: unknown, others: readonly InputIssue[]): FollowUpSettings {
+async function parse(input: unknown, others: readonly InputIssue[]): Promise<FollowUpSettings> {
   const parsed = parseInput(followUpInputSchema, input);
   const issues = [...(parsed.ok ? [] : parsed.issues), ...others];
   const { workflowId } = workflowInfo();
   const parts = parseFollowUpWorkflowId(workflowId);
   const ids = readIds(input, parts);
-  if (!parts || parts.projectId !== ids.projectId || parts.jobId !== ids.jobId) {
+  const isNamed = parts !== undefined && parts.projectId === ids.projectId && parts.jobId === ids.jobId;
+  if (!isNamed) {
     const id = `follow-up/${ids.projectId ?? 'PROJECT'}/${ids.jobId ?? 'JOB'}/KEY`;
     issues.push({ field: 'workflowId', message: `must be ${id} (given ${JSON.stringify(workflowId)})` });
   }
   if (parsed.ok && issues.length === 0) return parsed.value;
-  throw refuse(ids, issues);
+  throw refuse(ids, issues, isNamed ? await deliveredBefore(parts.projectId, input) : 'no');
+}
+
+/** Whether an earlier run of this id has delivered the message: the key may have been used before. */
+async function deliveredBefore(projectId: string, input: unknown): Promise<Delivered> {
+  const { prompt } = z.object({ prompt: z.string() }).safeParse(input).data ?? {};
+  if (prompt === undefined) return 'no';
+  return (await CancellationScope.nonCancellable(() => wasDelivered(projectId, hash64(prompt)))) ?? 'unknown';
 }
 
 /** Shows as much of a refused follow-up as its input allows, so that people can find it and see what is wrong. */
-function refuse({ projectId, jobId }: KnownIds, issues: InputIssue[]): ApplicationFailure {
-  const refusal = invalidInput(issues);
+function refuse({ projectId, jobId }: KnownIds, issues: InputIssue[], delivered: Delivered): ApplicationFailure {
+  const refusal = invalidInput(issues, delivered);
   const { message } = refusal;
-  const ended = endOf({ type: FailureType.InvalidInput, message, delivered: 'no' });
+  const ended = endOf({ type: FailureType.InvalidInput, message, delivered });
   upsertSearchAttributes([
     ...(projectId === undefined ? [] : [{ key: SearchAttribute.projectId, value: projectId }]),
     ...(jobId === undefined ? [] : [{ key: SearchAttribute.jobId, value: jobId }]),

@@ -226,6 +226,22 @@ describe.concurrent('a follow-up', () => {
     expect(receivedBy(input)).toBe(1);
     await recordRun('a follow-up that is closed', again, again.firstExecutionRunId);
   });
+
+  test('whose key was used for the same message says so of it, also if its input is invalid', async () => {
+    const input = scripted();
+    const { workflowId } = await rig.start(input);
+    await rig.client.workflow.getHandle(workflowId).result();
+    const { taskQueue } = rig;
+    const args = [{ ...input, notify: ['unknown'] }];
+    const again = await rig.client.workflow.start('followUp', { taskQueue, workflowId, args });
+    expect(await failureOf(again.result())).toMatchObject({
+      type: 'InvalidInput',
+      delivered: 'yes',
+      message: expect.stringMatching(/^Invalid input: .*; an earlier run of the follow-up has delivered it$/) as string,
+    });
+    expect(await again.query(progressQuery)).toMatchObject({ state: 'job-failed' });
+    await recordRun('a follow-up with invalid input whose key was used', again, again.firstExecutionRunId);
+  });
 });
 
 describe.concurrent('a follow-up that is cancelled', () => {

@@ -29,7 +29,12 @@ export const breaks: Record<string, readonly [profile: string, file: string, tex
   settled: ['stale', 'follow-up/watch', 'const isSettled =', 'const isSettled = true ||'],
   owners: ['stops', 'budget/budget', 'turn.untilMs ??= Math.max(nowMs, known?.overAtMs ?? 0) + SETTLE_MS', 'void 0'],
   'gone-again': ['service', 'follow-up/flow', '!isMissing || !isSoon', '!isSoon'],
-  begun: ['budget-deletions+network', 'follow-up/flow', `if (sent.outcome === 'notSent')`, `if (sent.outcome !== 'sent')`],
+  begun: [
+    'budget-deletions+network',
+    'follow-up/flow',
+    `if (sent.outcome === 'notSent')`,
+    `if (sent.outcome !== 'sent')`,
+  ],
   silent: [
     'reuse+impatient+network',
     'follow-up/flow',
