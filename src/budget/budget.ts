@@ -581,7 +581,14 @@ export class Budget {
     if (!reason) return;
     const past = known[followUpKey(workflowId)];
     const isRepeated = past?.refusals?.reason === reason;
-    const isAlone = past && !isOutage && this.#noteRefusal(past, { ...settlement, refusal: reason }, nowMs);
+    const refusal = { ...settlement, refusal: reason };
+    const isAlone = past && !isOutage && this.#noteRefusal(past, refusal, nowMs);
+    // A report that was lost is made again, which may be after the next ask.
+    const waiter = this.state.waiters.find((each) => each.workflowId === workflowId);
+    if (waiter && !isOutage) {
+      this.#noteRefusal(waiter, refusal, nowMs);
+      this.#sort();
+    }
     const isProbeOfLimit = probe !== undefined && reason === 'limited';
     if (isProbeOfLimit || !isAlone)
       noteRefused(pace, { ...settlement, reason, probe, isRepeated }, this.#window(), nowMs);

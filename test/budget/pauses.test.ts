@@ -269,6 +269,14 @@ describe('a message that is refused while others are accepted', () => {
     expect(desk.nextGrants()).toEqual([2 * HOUR - MINUTE, ['bad']]);
   });
 
+  it('waits out its Retry-After, although a budget that was restored hears of it after the next ask', () => {
+    const desk = new Desk({ counts: true });
+    desk.ask('bad', { sendNumber: 2 });
+    desk.settle('bad', 'payment', { sendNumber: 1, retryAfterMs: 2 * HOUR });
+    desk.book([]);
+    expect(desk.nextGrants()).toEqual([2 * HOUR, ['bad']]);
+  });
+
   it('leaves its job to others from its first refusal on', () => {
     const desk = newDesk();
     askAll(desk, 'bad', 'good');
