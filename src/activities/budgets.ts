@@ -32,7 +32,6 @@ const MAX_LISTED = 2_000;
 export interface SendsQuery {
   projectId: string;
   sinceMs: number;
-  alsoWaiting: boolean;
 }
 
 /** Thrown when the last run of a budget is closed. It does not restart by itself, because closing it was deliberate. */
@@ -115,17 +114,11 @@ export function createBudgets(
     },
 
     /**
-     * Lists follow-ups of a project that may have sent: those that closed since `sinceMs` and had begun to send, running
-     * ones past their send, and those that wait to send again and have sent since then.
-     *
-     * @param query.alsoWaiting also those that wait, because their state may lag behind a grant; a follow-up without a
-     *   state has sent nothing
+     * Lists follow-ups of a project that may have sent: those that closed since `sinceMs` and had begun to send, and
+     * running ones that show a state, also if they wait: it may lag behind a grant.
      */
-    async listSends({ projectId, sinceMs, alsoWaiting }: SendsQuery): Promise<Pick<RecentSends, 'sends' | 'others'>> {
-      const state = SearchAttribute.state.name;
-      const isShown = alsoWaiting ? 'IS NOT NULL' : `IN (${sendingStates.map((sending) => `'${sending}'`).join(', ')})`;
-      const sentSince = `${SearchAttribute.lastSendAt.name} >= '${iso(sinceMs)}'`;
-      const running = `(${IS_OPEN} AND (${state} ${isShown} OR ${sentSince}))`;
+    async listSends({ projectId, sinceMs }: SendsQuery): Promise<Pick<RecentSends, 'sends' | 'others'>> {
+      const running = `(${IS_OPEN} AND ${SearchAttribute.state.name} IS NOT NULL)`;
       // Server 1.29 also matches running workflows by CloseTime.
       const closed = `(${HAS_ENDED} AND CloseTime >= '${iso(sinceMs)}')`;
       const ofProject = `WorkflowType = '${WorkflowType.followUp}' AND ${SearchAttribute.projectId.name} = '${projectId}'`;
@@ -134,16 +127,21 @@ export function createBudgets(
         const { name: status } = each.status;
         const isRunning = isOpen(each.status);
         const shown = each.typedSearchAttributes.get(SearchAttribute.state);
-        const sentAtMs = each.typedSearchAttributes.get(SearchAttribute.lastSendAt)?.getTime();
+        const lastMs = each.typedSearchAttributes.get(SearchAttribute.lastSendAt)?.getTime();
         // A follow-up ends as Canceled only if nothing was delivered. Whatever closed without a time never sent.
-        const isUnsent = shown === 'not-sent' || status === 'CANCELLED' || sentAtMs === undefined;
+        const isUnsent = shown === 'not-sent' || status === 'CANCELLED' || lastMs === undefined;
         if (!isRunning && isUnsent) continue;
-        const closedAtMs = each.closeTime?.getTime() ?? Number.MAX_SAFE_INTEGER;
         const isWaiting = isRunning && waitingStates.some((waiting) => waiting === shown);
+        // What one that waits sent before then holds no slot.
+        const sentAtMs = isWaiting && (lastMs ?? 0) < sinceMs ? undefined : lastMs;
+        const hasSent = sentAtMs !== undefined || sendingStates.some((sending) => sending === shown);
+        if (!hasSent && !isWaiting) continue;
+        const closedAtMs = each.closeTime?.getTime() ?? (hasSent ? Number.MAX_SAFE_INTEGER : 0);
         found.push({ send: defined({ workflowId: each.workflowId, isRunning, isWaiting, sentAtMs }), closedAtMs });
       }
       const all = found.sort((a, b) => a.closedAtMs - b.closedAtMs).map(({ send }) => send);
-      const others = all.slice(0, -MAX_LISTED).filter(({ sentAtMs = Infinity }) => sentAtMs >= sinceMs).length;
+      const isSince = ({ isWaiting, sentAtMs = isWaiting ? 0 : Infinity }: ListedSend) => sentAtMs >= sinceMs;
+      const others = all.slice(0, -MAX_LISTED).filter(isSince).length;
       return { sends: all.slice(-MAX_LISTED), others };
     },
   };

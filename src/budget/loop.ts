@@ -26,7 +26,7 @@ export interface BudgetPort {
   /** Resolves with `false` only if the follow-up does not run. */
   send(message: Message): Promise<boolean>;
   /** Lists follow-ups that may have sent. Repeats until there is an answer. */
-  listRecentSends(query: { sinceMs: number; alsoWaiting: boolean }): Promise<RecentSends>;
+  listRecentSends(query: { sinceMs: number }): Promise<RecentSends>;
   /** Whether a reset started this run after the run `runId` counted. Replays return the original answer. */
   wasResetSince(runId: string): boolean;
   /** Whether the run has so many events that the next should begin. */
@@ -142,7 +142,7 @@ export class BudgetLoop {
       if (isTooLong()) return undefined;
       const { windowMs, marginMs } = budget.state.settings;
       const sinceMs = port.nowMs() - windowMs - marginMs;
-      const first = await list({ sinceMs, alsoWaiting: true });
+      const first = await list({ sinceMs });
       if (!first) return undefined;
       this.#noteReset();
       // An operator may set a longer window in the meantime.
@@ -152,15 +152,17 @@ export class BudgetLoop {
       const isNew = !this.#isResetNoted && !port.isContinued;
       if (isEmpty && isNew && !isLonger()) return { sent: first, waiting: [] };
       if (await port.condition(isTooLong, first.leaseMs)) return undefined;
-      const last = await list({ sinceMs, alsoWaiting: false });
+      const last = await list({ sinceMs });
       if (!last) return undefined;
       this.#noteReset();
       if (last.runId !== first.runId) {
         // A reset came in between, and the grants since then are forgotten.
         budget.state.rememberedSinceMs = port.nowMs();
       } else if (!isLonger()) {
-        const waiting = first.sends.filter(({ isWaiting }) => isWaiting).map(({ workflowId }) => workflowId);
-        return { sent: last, waiting };
+        const waiting = last.sends.filter(({ isWaiting }) => isWaiting).map(({ workflowId }) => workflowId);
+        // After a lease, the state of a follow-up no longer lags behind a grant.
+        const sends = last.sends.filter(({ isWaiting, sentAtMs }) => !isWaiting || sentAtMs !== undefined);
+        return { sent: { ...last, sends }, waiting };
       }
     }
   }

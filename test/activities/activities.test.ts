@@ -318,7 +318,7 @@ test.each([
 
 test('listRecentSends looks back a lease and a drain further: a send may leave when its follow-up is closed', async () => {
   const { run, listRecentSends, budgets } = worker({});
-  const query = { projectId: 'p', sinceMs: START_MS, alsoWaiting: true };
+  const query = { projectId: 'p', sinceMs: START_MS };
   const sends = await run(listRecentSends, query).result;
   expect(sends).toEqual({ sends: [], others: 7, leaseMs: config.leaseMs, drainMs: config.drainMs, runId: 'run' });
   const sinceMs = START_MS - config.leaseMs - config.drainMs;

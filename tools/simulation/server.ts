@@ -171,18 +171,17 @@ export class Server {
   }
 
   /** Temporal's list of follow-ups, as it was a while ago. */
-  list({ sinceMs, alsoWaiting }: { sinceMs: number; alsoWaiting: boolean }): ListedSend[] {
+  list({ sinceMs }: { sinceMs: number }): ListedSend[] {
     const shownMs = this.world.nowMs - this.world.chance.between(0, 3_000);
     const followUps = [...this.runs.values()].flat().filter(({ workflowId }) => workflowId.startsWith('follow-up/'));
     const found = followUps.flatMap(({ workflowId, startedAtMs, closedAtMs, states, end }) => {
-      const { state = '', sentAtMs } = states.findLast(({ atMs }) => atMs <= shownMs) ?? {};
+      const { state = '', sentAtMs: lastMs } = states.findLast(({ atMs }) => atMs <= shownMs) ?? {};
       const isRunning = closedAtMs > shownMs;
-      const isUnsent = end.error instanceof Failed && end.error.delivered === 'no';
-      const isShown = ['sending', 'reconciling', 'polling'].includes(state) || (alsoWaiting && state !== '');
-      const isListed = isRunning
-        ? isShown || (sentAtMs ?? 0) >= sinceMs
-        : closedAtMs >= sinceMs && sentAtMs !== undefined && !isUnsent;
       const isWaiting = isRunning && /^(waiting|blocked)/.test(state);
+      const sentAtMs = isWaiting && (lastMs ?? 0) < sinceMs ? undefined : lastMs;
+      const isUnsent = end.error instanceof Failed && end.error.delivered === 'no';
+      const isShown = isWaiting || sentAtMs !== undefined || /^(sending|reconciling|polling)/.test(state);
+      const isListed = isRunning ? isShown : closedAtMs >= sinceMs && sentAtMs !== undefined && !isUnsent;
       return isListed && startedAtMs <= shownMs
         ? { workflowId, isRunning, isWaiting, closedAtMs, ...defined({ sentAtMs }) }
         : [];

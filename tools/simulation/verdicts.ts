@@ -255,7 +255,9 @@ function judgeRun({ log, has, server, service }: Stage, caller: Caller, runs: Ru
   }
   const { budgetWaitTimeoutMs, jobTimeoutMs, settleTimeMs } = caller.settings;
   const patienceEndsMs = Math.max((run.tasks[0]?.atMs ?? 0) + budgetWaitTimeoutMs, log.healedAtMs);
-  const watchMs = said.type === 'BudgetWaitTimeout' ? 0 : jobTimeoutMs;
+  // A run that replaces another looks for the turn of that send.
+  const mayWatch = said.type !== 'BudgetWaitTimeout' || chain.length > 1;
+  const watchMs = mayWatch ? jobTimeoutMs : 0;
   const leasesMs = server.workers.map(({ settings }) => settings.leaseMs + settings.drainMs);
   const latestMs = patienceEndsMs + Math.max(...leasesMs) + settleTimeMs + watchMs + SLACK_MS;
   if (run.closedAtMs > latestMs) log.find('late', who, 'at', seconds(run.closedAtMs), 'not', seconds(latestMs));
