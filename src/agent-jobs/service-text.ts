@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { type AgentJob, agentJobSchema, terminalStatuses } from '../contract/follow-up.js';
+import { type AgentJob, agentJobSchema, isTerminalStatus } from '../contract/follow-up.js';
 import type { BodyKind } from '../contract/signs.js';
 import { describeIssues, parseInput } from '../contract/validation.js';
 import { plainText } from '../terminal-text.js';
@@ -52,8 +52,9 @@ export function parseJob(body: string, mask: Mask): Read<AgentJob> {
   }
   if (!isOfJob(job)) {
     const { error } = job;
-    const text = typeof error === 'string' ? error : JSON.stringify(error ?? null);
-    const problem = isMissing(error) ? 'it has neither an id nor a status that jobs have' : cleanLine(text, mask);
+    const problem = isMissing(error)
+      ? 'it has neither an id nor a status that jobs have'
+      : cleanLine(typeof error === 'string' ? error : JSON.stringify(error), mask);
     return { ok: false, problem: `not an agent job: ${problem}` };
   }
   return { ok: true, value: job.prLink?.trim() === '' ? { ...job, prLink: null } : job };
@@ -66,7 +67,7 @@ const isMissing = (value: unknown): boolean => value === undefined || value === 
  * enough, but not beside an error: many services answer 200 with an error, an id of the request and a status of their own.
  */
 function isOfJob({ id, status, error }: { id?: unknown; status?: unknown; error?: unknown }): boolean {
-  const hasStatus = status === 'active' || terminalStatuses.some((known) => known === status);
+  const hasStatus = typeof status === 'string' && (status === 'active' || isTerminalStatus(status));
   const hasId = typeof id === 'string';
   return isMissing(error) ? hasStatus || hasId : hasStatus && hasId;
 }

@@ -126,7 +126,7 @@ export class Budget {
     const { workflowId, refusal } = ask;
     this.#forgetTurnedAway(workflowId);
     const full = this.#enterLine(ask, nowMs);
-    const waiter = this.state.waiters.find((each) => each.workflowId === workflowId);
+    const waiter = this.#waiterOf(workflowId);
     // A probe decides about a pause that has already begun, and a read just after a refusal says nothing new.
     if (refusal && waiter && nowMs - (waiter.refusals?.lastAtMs ?? 0) > FIRST_DELAY_MS) {
       const { pause } = this.state.pace;
@@ -200,7 +200,7 @@ export class Budget {
       // Its lease is over, and the outcome of it or of a later send may never be reported again.
       state.grants = state.grants.filter((grant) => grant.workflowId !== workflowId);
       // A place in line may be older than a reset, and its send may have been made: the follow-up asks again.
-      const waiter = state.waiters.find((each) => each.workflowId === workflowId);
+      const waiter = this.#waiterOf(workflowId);
       const sendNumber = Math.max(past?.sendNumber ?? 1, waiter?.sendNumber ?? 1);
       if (!wasReported)
         this.#bookSend(atMs, { workflowId, runId: '', sendNumber }, 'unknown', {
@@ -463,7 +463,7 @@ export class Budget {
     const { workflowId, runId, sendNumber, lane, leaseMs, drainMs, messageTag, startedAtMs, jobIs } = ask;
     const { waiters, known, turns, turnedAway } = this.state;
     const current = { runId, sendNumber, lane, leaseMs, drainMs, messageTag, startedAtMs };
-    const waiter = waiters.find((each) => each.workflowId === workflowId);
+    const waiter = this.#waiterOf(workflowId);
     const job = jobKey(workflowId);
     if (jobIs === 'at-rest') this.#forgetWork(job);
     if (waiter) {
@@ -584,7 +584,7 @@ export class Budget {
     const refusal = { ...settlement, refusal: reason };
     const isAlone = past && !isOutage && this.#noteRefusal(past, refusal, nowMs);
     // A report that was lost is made again, which may be after the next ask.
-    const waiter = this.state.waiters.find((each) => each.workflowId === workflowId);
+    const waiter = this.#waiterOf(workflowId);
     if (waiter && !isOutage) {
       this.#noteRefusal(waiter, refusal, nowMs);
       this.#sort();
@@ -652,6 +652,10 @@ export class Budget {
     const untilMs = turnUntilMs ?? (isOpen && !lastTurn ? past.overAtMs + SETTLE_MS : undefined);
     if (untilMs === undefined) delete turn.owner;
     else turn.untilMs = Math.min(untilMs, nowMs + LONGEST_KEPT_TURN_MS);
+  }
+
+  #waiterOf(workflowId: string): Waiter | undefined {
+    return this.state.waiters.find((each) => each.workflowId === workflowId);
   }
 
   /** @param runId only if this run asked for the place */

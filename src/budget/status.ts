@@ -91,6 +91,7 @@ function refusedOf(sends: readonly SendRecord[], sinceMs: number): RefusedMessag
     const reason = outcome === 'unknown' ? 'outage' : outcome && outcome !== 'taken' && refusalOf(outcome);
     return reason ? [{ workflowId, reason, statusCode }] : [];
   });
+  if (refused.length === 0) return undefined;
   // What was accepted before any of them was refused says nothing of them.
   const areRefused = new Set(refused.map(({ workflowId }) => workflowId));
   const first = made.findIndex(({ workflowId }) => areRefused.has(workflowId));
@@ -103,7 +104,7 @@ function refusedOf(sends: readonly SendRecord[], sinceMs: number): RefusedMessag
     const { messages = 0 } = found.get(key) ?? {};
     found.set(key, defined({ reason, statusCode, messages: messages + 1, ...counts }));
   }
-  return found.size > 0 ? [...found.values()] : undefined;
+  return [...found.values()];
 }
 
 function pausedOf(budget: Budget, line: readonly Waiter[], nowMs: number): BudgetStatus['paused'] {

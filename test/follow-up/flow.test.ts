@@ -458,28 +458,28 @@ describe('before it says that nothing was delivered, a follow-up without an answ
   });
 });
 
+test.each<[string, s.Script, number?]>([
+  ['leaves no time of a send if it did not begin', { asks: [granted(), waiting()], sends: [notSent] }],
+  [
+    'leaves the time of the send before it, which may have arrived',
+    { asks: [granted(), granted(), waiting()], sends: [{ ...limited, afterMs: SECOND }, notSent] },
+    START_MS,
+  ],
+  ['of another run leaves none either', { asks: [known({ outcome: 'notSent' }), waiting()], port }],
+  [
+    'of another run leaves one if there were others before it',
+    { asks: [known({ outcome: 'notSent', sendNumber: 2 }), waiting()], port },
+    START_MS - MINUTE,
+  ],
+])('a send %s', async (_, script, expected) => {
+  const scene = start(script);
+  await scene.pass(10 * SECOND);
+  expect(scene.shown.at(-1)).toContain('waiting');
+  expect(scene.shownSendAtMs).toBe(expected);
+});
+
 describe('a run that replaces another one', () => {
   const notLatest = (outcome: 'sent' | 'rejected' | null) => ({ asks: [known({ outcome, isLatest: false })], port });
-  test.each<[string, s.Script, number?]>([
-    ['leaves no time of a send if it did not begin', { asks: [granted(), waiting()], sends: [notSent] }],
-    [
-      'leaves the time of the send before it, which may have arrived',
-      { asks: [granted(), granted(), waiting()], sends: [{ ...limited, afterMs: SECOND }, notSent] },
-      START_MS,
-    ],
-    ['of another run leaves none either', { asks: [known({ outcome: 'notSent' }), waiting()], port }],
-    [
-      'of another run leaves one if there were others before it',
-      { asks: [known({ outcome: 'notSent', sendNumber: 2 }), waiting()], port },
-      START_MS - MINUTE,
-    ],
-  ])('a send %s', async (_, script, expected) => {
-    const scene = start(script);
-    await scene.pass(10 * SECOND);
-    expect(scene.shown.at(-1)).toContain('waiting');
-    expect(scene.shownSendAtMs).toBe(expected);
-  });
-
   const undelivered = known({ outcome: 'notSent', sendNumber: 4, isLatest: false });
   const before = { sentAt: iso(START_MS - 50 * SECOND), prLink: s.done.prLink, prLinkChanged: false };
   const refusal = (more = {}) => known({ outcome: 'rejected', ...more });
