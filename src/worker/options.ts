@@ -30,10 +30,18 @@ const BUDGET_MIB = 2;
 /** Heap for everything else. */
 const OTHER_HEAP_MIB = 300;
 
+/**
+ * How long one activation of a workflow may take. The SDK's default is 5 s of real time, which a thread without a
+ * processor reaches, and Node.js then ends the process: "async hook stack has become corrupted"
+ * (https://github.com/nodejs/node/issues/38503). The SDK reads this option, but its types lack it.
+ */
+export const activationLimit = { isolateExecutionTimeout: '1 minute' };
+
 /** Options of the two Temporal workers: one for follow-ups, batches and activities, and one for budgets. */
 export function workerOptions(config: WorkerConfig): Record<'followUps' | 'budgets', Partial<WorkerOptions>> {
   const { cachedWorkflows, workflowTasks, activities, watches, pollers } = config.capacity;
   const shared: Partial<WorkerOptions> = {
+    ...activationLimit,
     // After this time, other workers take over a dead worker's workflows. The default is 10 s.
     stickyQueueScheduleToStartTimeout: '3s',
     shutdownGraceTime: config.leaseMs,

@@ -15,7 +15,7 @@ import { type Simulator, startSimulator } from '../../src/simulator/index.js';
 import { startWorker, type WorkerService } from '../../src/worker.js';
 import { eventually } from '../support/eventually.js';
 import { FAST } from '../support/stack.js';
-import { builtBundle } from '../support/workflow-rig.js';
+import { builtWorkflows } from '../support/workflow-rig.js';
 
 const taskQueue = `rolling-${randomUUID().slice(0, 8)}`;
 /** The name has the form that the Temporal Worker Controller uses. */
@@ -46,7 +46,7 @@ afterAll(async () => {
 });
 
 async function bundleOfNewVersion(): Promise<string> {
-  const old = await readFile(builtBundle.codePath, 'utf8');
+  const old = await readFile(builtWorkflows.workflowBundle.codePath, 'utf8');
   const code = old.replaceAll(EDIT.from, EDIT.to);
   expect(code).not.toBe(old);
   const path = join(directory, 'new.js');

@@ -6,7 +6,7 @@ import { makeItems, startBatch } from '../support/batch.js';
 import { eventually } from '../support/eventually.js';
 import { FAST, startStack, type Stack } from '../support/stack.js';
 import { testServerAge } from '../support/temporal-server-binaries.js';
-import { builtBundle } from '../support/workflow-rig.js';
+import { builtWorkflows } from '../support/workflow-rig.js';
 
 let stack: Stack;
 beforeAll(async () => {
@@ -35,7 +35,7 @@ test('the histories of a batch, its part, its follow-ups and their budget on thi
     return found.length === 6 ? found : undefined;
   });
   const problems = [];
-  for await (const { error } of Worker.runReplayHistories({ workflowBundle: builtBundle }, histories)) {
+  for await (const { error } of Worker.runReplayHistories(builtWorkflows, histories)) {
     if (error) problems.push(error);
   }
   expect(problems).toEqual([]);

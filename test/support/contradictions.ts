@@ -3,7 +3,7 @@ import type { History } from '@temporalio/common/lib/proto-utils.js';
 import { Worker } from '@temporalio/worker';
 import { budgetTaskQueue } from '../../src/contract/index.js';
 import { GrpcStatus, grpcStatusOf } from '../../src/temporal/grpc.js';
-import { builtBundle, installQuietRuntime } from './workflow-rig.js';
+import { builtWorkflows, installQuietRuntime } from './workflow-rig.js';
 import type { HistoryEvent } from './buttons.js';
 import type { Violation } from '../../tools/chaos/checker.js';
 
@@ -43,7 +43,7 @@ export async function contradictions(client: Client, taskQueue: string, isReplay
   }
   if (!isReplayed) return violations;
   await installQuietRuntime();
-  for await (const { workflowId, error } of Worker.runReplayHistories({ workflowBundle: builtBundle }, toReplay)) {
+  for await (const { workflowId, error } of Worker.runReplayHistories(builtWorkflows, toReplay)) {
     if (error)
       violations.push({ kind: 'contradicted', subject: workflowId, detail: `at its replay: ${error.message}` });
   }

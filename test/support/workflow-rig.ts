@@ -12,12 +12,16 @@ import { budgetTaskQueue, type FollowUpInput, followUpWorkflowId } from '../../s
 import { createLogger } from '../../src/logging.js';
 import { ensureSearchAttributes } from '../../src/temporal/search-attributes.js';
 import type { WebhookTargets } from '../../src/webhooks/targets.js';
+import { activationLimit } from '../../src/worker/options.js';
 import { installRuntime } from '../../src/worker/runtime.js';
 import type { followUp } from '../../src/workflows/index.js';
 import { connectPatiently } from './stack.js';
 
-/** The bundle that runs in production, made by the build. */
-export const builtBundle = { codePath: join(import.meta.dirname, '..', '..', 'dist', 'workflow-bundle.js') };
+/** The workflows that run in production, made by the build, and how long one activation may take. */
+export const builtWorkflows = {
+  workflowBundle: { codePath: join(import.meta.dirname, '..', '..', 'dist', 'workflow-bundle.js') },
+  ...activationLimit,
+};
 
 /**
  * Installs Temporal's runtime so that it logs only errors, because some workflows fail on purpose. The runtime belongs
@@ -80,7 +84,7 @@ export async function startWorkflowRig(options: {
     ...createWebhookActivities({ targets: async () => webhooks, linksArePrivate: false, maxAttempts: 10 }),
     findPart: (id: string) => wrongAnswers.get(id)?.shift() ?? finder.findPart(id),
   };
-  const shared = { connection: native, workflowBundle: builtBundle, activities, maxCachedWorkflows: 1_000 };
+  const shared = { ...builtWorkflows, connection: native, activities, maxCachedWorkflows: 1_000 };
   const workers = await Promise.all([
     Worker.create({ ...shared, taskQueue }),
     Worker.create({ ...shared, taskQueue: budgetTaskQueue(taskQueue) }),

@@ -177,6 +177,13 @@ test('interceptors of activities and of workflows run, and the log claims nothin
   expect(own.text()).not.toContain('Ignoring');
 });
 
+test('a workflow task that takes longer than 5 s does not end the process', { tags: 'long' }, async () => {
+  const { followUps, start } = configure();
+  const workflowModules = [fileURLToPath(new URL('./slow-interceptor.js', import.meta.url))];
+  await start({ interceptors: { workflowModules } });
+  expect(await followUps.run(newInput('slow'))).toMatchObject({ status: 'completed' });
+});
+
 test(
   'a worker that shuts down while a budget does not answer waits for the ask, and ends',
   { tags: 'long' },
