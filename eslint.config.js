@@ -1,5 +1,6 @@
 import { builtinModules } from 'node:module';
 import js from '@eslint/js';
+import sortImports from 'eslint-plugin-simple-import-sort';
 import tseslint from 'typescript-eslint';
 
 const nodeBuiltins = [...builtinModules, 'node:*'].filter((name) => !name.startsWith('_'));
@@ -40,12 +41,19 @@ const noClient = {
   message: 'What both the client and the worker need stands in src/temporal.',
 };
 
+// Rooms with one door each.
+const doors = {
+  regex: '^\\..*/(contract|protocol|common)/(?!index\\.js)',
+  message: 'Import from the index.js of contract, protocol and common.',
+};
+
 /** What the command line may not import. `files` with good reasons may import more. */
 const cliImports = (...allowed) => ({
   patterns: [
+    ...(allowed.includes('choices') ? [] : [doors]),
     { regex: '/client/(?!index\\.js)', message: 'The command line uses what the library exports.' },
     {
-      regex: `^\\.\\./(?!${allowed.join('|') || '$'})(activities|agent-jobs|(batch|budget|follow-up)(?!/details)|simulator|temporal|worker|workflows)(/|\\.js)`,
+      regex: `^\\.\\./(?!${allowed.join('|') || '$'})(activities|agent-jobs|(batch|budget|follow-up)(?!/[\\w-]+-details)|simulator|temporal|worker|workflows)(/|\\.js)`,
       message: 'The command line is built on the library: client, contract, config and dev-server.',
     },
   ],
@@ -57,6 +65,7 @@ const sandboxImports = {
     .filter((name) => !name.includes('*'))
     .map((name) => ({ name, message: 'Not available in the workflow sandbox.' })),
   patterns: [
+    doors,
     { group: ['node:*'], message: 'Not available in the workflow sandbox.' },
     {
       regex: '^@temporalio/(client|worker|activity|testing|envconfig|core-bridge)(/|$)',
@@ -72,7 +81,7 @@ const sandboxImports = {
       message: 'Workflows know activities by their types only: use "import type".',
     },
     {
-      regex: '(^|/)(config|logging|worker|temporal|cli|client|dev-server|simulator)(/[^/]+)?\\.js$',
+      regex: '(^|/)(config|worker|temporal|cli|client|dev-server|simulator|secrets|node)(/[^/]+)?\\.js$',
       message: 'Workflow code must not depend on code that runs outside the sandbox.',
     },
   ],
@@ -125,8 +134,11 @@ export default tseslint.config(
     languageOptions: {
       parserOptions: { projectService: true, tsconfigRootDir: import.meta.dirname },
     },
+    plugins: { 'simple-import-sort': sortImports },
     linterOptions: { reportUnusedDisableDirectives: 'error' },
     rules: {
+      'simple-import-sort/imports': ['error', { groups: [['^node:', '^@?\\w', '^\\.', '^\\u0000']] }],
+      'simple-import-sort/exports': 'error',
       // Cycles are for knip, which resolves imports as the project does.
       'no-duplicate-imports': ['error', { allowSeparateTypeImports: true }],
       eqeqeq: ['error', 'always'],
@@ -155,7 +167,12 @@ export default tseslint.config(
     rules: { 'no-restricted-syntax': restrictSyntax(style) },
   },
   {
-    files: ['src/workflows/**', 'src/contract/**'],
+    // Every other block with this rule has the doors, too.
+    files: ['src/**', 'test/**', 'tools/**', 'examples/**'],
+    rules: { '@typescript-eslint/no-restricted-imports': ['error', { patterns: [doors] }] },
+  },
+  {
+    files: ['src/workflows/**', 'src/contract/**', 'src/protocol/**', 'src/common/**'],
     rules: { '@typescript-eslint/no-restricted-imports': ['error', sandboxImports] },
   },
   {
@@ -167,12 +184,14 @@ export default tseslint.config(
       'src/agent-jobs/**',
       'src/webhooks/**',
     ],
-    rules: { '@typescript-eslint/no-restricted-imports': ['error', { patterns: [noClient] }] },
+    rules: { '@typescript-eslint/no-restricted-imports': ['error', { patterns: [doors, noClient] }] },
   },
   ...[
     ['src/cli/**', cliImports()],
     // They connect, start the parts of an installation, and look at them.
     ['src/cli/session.ts', cliImports('temporal')],
+    // Help does not load the schemas, which takes longer than the rest of it.
+    ['src/cli/commands.ts', cliImports('choices')],
     ['src/cli/{serve,dev}.ts', cliImports('worker', 'simulator')],
     ['src/cli/{doctor,setup}.ts', cliImports('agent-jobs', 'temporal')],
   ].map(([files, imports]) => ({

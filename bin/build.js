@@ -172,7 +172,7 @@ function failWithoutCompiler(error) {
 /** Bundles the workflows for Temporal's sandbox. */
 async function bundleWorkflows() {
   const { bundleWorkflowCode } = await import('@temporalio/worker');
-  const { workflowBundleOptions } = await importCompiled('worker/options.js');
+  const { workflowBundleOptions } = await importCompiled('worker/worker-options.js');
   const problems = [];
   const keep = (message) => problems.push(message);
   const ignore = () => undefined;
@@ -206,8 +206,7 @@ function importCompiled(name) {
 async function updateSchemas({ check }) {
   const { z } = await import('zod');
   const contract = await importCompiled('contract/index.js');
-  const inputs = await importCompiled('contract/follow-up-input.js');
-  for (const [name, text] of jsonSchemas(z, { ...contract, ...inputs })) {
+  for (const [name, text] of jsonSchemas(z, contract)) {
     const path = join(schemasDirectory, name);
     if (fs.existsSync(path) && fs.readFileSync(path, 'utf8') === text) continue;
     if (check) throw new Error(`schemas/${name} is out of date: run "npm run build" and commit it`);

@@ -42,7 +42,7 @@ function toAscii(json) {
  * JSON Schemas by file name.
  *
  * @param {typeof import('zod').z} z
- * @param {typeof import('../src/contract/index.js') & typeof import('../src/contract/follow-up-input.js')} contract
+ * @param {typeof import('../src/contract/index.js')} contract
  * @returns {Map<string, string>}
  */
 export function jsonSchemas(z, contract) {

@@ -1,8 +1,8 @@
 // Sends one follow-up to a stack that runs already, such as `npm start`: node examples/start-follow-up.js
 // The same key is the same follow-up: run it again, and it prints the first result without a second message.
 import process from 'node:process';
-import { FollowUpClient, FollowUpFailedError } from 'agent-follow-up/client';
 import { Client, Connection } from '@temporalio/client';
+import { FollowUpClient, FollowUpFailedError } from 'agent-follow-up/client';
 
 const connection = await Connection.connect({ address: 'localhost:7233' });
 const followUps = new FollowUpClient({ client: new Client({ connection }) });

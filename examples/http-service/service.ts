@@ -4,8 +4,8 @@ import {
   FollowUpClientError,
   FollowUpFailedError,
   InvalidInputError,
-  type StartInput,
   RefusedError,
+  type StartInput,
   TemporalUnreachableError,
 } from 'agent-follow-up/client';
 

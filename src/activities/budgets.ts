@@ -1,13 +1,17 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Context } from '@temporalio/activity';
 import { type Client, WithStartWorkflowOperation, WorkflowExecutionAlreadyStartedError } from '@temporalio/client';
-import { projectBudgetWorkflowId, SearchAttribute, WorkflowType } from '../contract/index.js';
-import { type Delivered, sendingStates, waitingStates } from '../contract/choices.js';
-import { defined } from '../contract/defined.js';
-import { iso } from '../contract/durations.js';
-import { HAS_ENDED, ifFound, IS_OPEN, isOpen } from '../temporal/lookups.js';
 import type { ListedSend } from '../budget/budget.js';
 import type { RecentSends } from '../budget/loop.js';
+import { defined, iso } from '../common/index.js';
+import {
+  type Delivered,
+  projectBudgetWorkflowId,
+  SearchAttribute,
+  sendingStates,
+  waitingStates,
+  WorkflowType,
+} from '../contract/index.js';
 import {
   type Answer,
   type Ask,
@@ -18,7 +22,8 @@ import {
   firstBudgetStart,
   tellSignal,
   wasDeliveredQuery,
-} from '../contract/protocol.js';
+} from '../protocol/index.js';
+import { HAS_ENDED, ifFound, IS_OPEN, isOpen } from '../temporal/lookups.js';
 
 const CALL_DEADLINE_MS = 5_000;
 /** A budget that has not answered for so long is silent. Usually it answers within a tenth of a second. */

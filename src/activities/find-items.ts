@@ -1,14 +1,14 @@
 import type { Client } from '@temporalio/client';
+import { defined } from '../common/index.js';
+import { followUpBatchWorkflowId, parseFollowUpBatchWorkflowId } from '../contract/index.js';
 import {
   type FindItemsInput,
   type FoundItem,
   type FoundPart,
   partItemsSchema,
-  retryBatchId,
   RETRY_OF_MEMO,
-} from '../contract/batch-protocol.js';
-import { defined } from '../contract/defined.js';
-import { followUpBatchWorkflowId, parseFollowUpBatchWorkflowId } from '../contract/ids.js';
+  retryBatchId,
+} from '../protocol/index.js';
 import { readFollowUpEnd } from '../temporal/follow-up-end.js';
 import { describeIfKnown, fewAtATime, isOpen, readRunStart } from '../temporal/lookups.js';
 

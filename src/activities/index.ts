@@ -1,14 +1,20 @@
-import { iso } from '../contract/durations.js';
 import { setMaxListeners } from 'node:events';
 import { ApplicationFailure, Context, log } from '@temporalio/activity';
 import { ApplicationFailureCategory } from '@temporalio/common';
 import type { AgentJobsClient, GetJobOutcome } from '../agent-jobs/index.js';
-import type { Delivered } from '../contract/choices.js';
-import { defined } from '../contract/defined.js';
-import { describeGrpcError } from '../temporal/grpc.js';
 import type { RecentSends } from '../budget/loop.js';
-import { type Answer, type Ask, type BudgetEvent, type Known, slotSchema } from '../contract/protocol.js';
-import { refusalOf } from '../contract/signs.js';
+import { defined, iso } from '../common/index.js';
+import type { Delivered } from '../contract/index.js';
+import {
+  comparedFields,
+  firstSeen,
+  judge,
+  knownFields,
+  type Seen,
+  takeOver,
+  type WatchOrder,
+  type WatchResult,
+} from '../follow-up/judge.js';
 import {
   grantName,
   type JobRead,
@@ -19,16 +25,8 @@ import {
   type SlotAnswer,
   type SlotOrder,
 } from '../follow-up/port.js';
-import {
-  comparedFields,
-  firstSeen,
-  judge,
-  knownFields,
-  type Seen,
-  takeOver,
-  type WatchOrder,
-  type WatchResult,
-} from '../follow-up/watch.js';
+import { type Answer, type Ask, type BudgetEvent, type Known, refusalOf, slotSchema } from '../protocol/index.js';
+import { describeGrpcError } from '../temporal/grpc.js';
 import { type Budgets, BudgetStoppedError, type SendsQuery } from './budgets.js';
 
 /** Dependencies of the activities. All durations are in milliseconds. */

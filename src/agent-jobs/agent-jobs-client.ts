@@ -1,15 +1,14 @@
 import { Agent, buildConnector } from 'undici';
 import { z } from 'zod';
-import { defined } from '../contract/defined.js';
-import { idSchema } from '../contract/ids.js';
-import { describeIssues, parseInput } from '../contract/validation.js';
-import { PACKAGE_VERSION } from '../package.js';
-import { describeNetworkError, getOnce, skipInterim } from './answer.js';
+import { defined } from '../common/index.js';
+import { describeIssues, idSchema, parseInput } from '../contract/index.js';
+import { PACKAGE_VERSION } from '../node/package.js';
+import { createMaskCache } from '../secrets/secret-mask.js';
 import { type ApiKeys, isUsableApiKey } from './api-keys.js';
 import { parseBaseUrl } from './base-url.js';
 import { type GetJobOutcome, interpretGet, interpretSend, type SendMessageOutcome } from './outcomes.js';
 import { postOnce } from './post-once.js';
-import { createMaskCache } from './secret-mask.js';
+import { describeNetworkError, getOnce, skipInterim } from './response.js';
 
 /** Longest answer that is read. A job is below 1 KiB. */
 const MAX_RESPONSE_BYTES = 131_072;

@@ -1,7 +1,7 @@
 import { z } from 'zod';
-import { idSchema } from '../contract/ids.js';
-import { keepSecret } from '../secrets.js';
-import { watchFile } from '../text-file.js';
+import { idSchema } from '../contract/index.js';
+import { watchFile } from '../node/text-file.js';
+import { keepSecret } from '../secrets/secrets.js';
 
 /** Shortest accepted API key. Every occurrence of a key is masked, and a shorter one would mask ordinary text. */
 export const MIN_API_KEY_LENGTH = 8;

@@ -1,8 +1,13 @@
-import type { SendOutcome } from '../contract/budget.js';
-import { defined } from '../contract/defined.js';
-import type { AgentJob } from '../contract/follow-up.js';
-import { type GetJobFailureReason, refusalOf, signOf } from '../contract/signs.js';
-import { type Answer, describeNetworkError, describeStatus, encodingProblem, type ResponseHeaders } from './answer.js';
+import { defined } from '../common/index.js';
+import type { AgentJob, SendOutcome } from '../contract/index.js';
+import { type GetJobFailureReason, refusalOf, signOf } from '../protocol/index.js';
+import {
+  type Answer,
+  describeNetworkError,
+  describeStatus,
+  encodingProblem,
+  type ResponseHeaders,
+} from './response.js';
 import { bodyKindOf, type Mask, parseJob, type Read } from './service-text.js';
 
 /** Result of {@link AgentJobsClient.getJob}. No text in it holds the API key. */

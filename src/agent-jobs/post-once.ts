@@ -1,5 +1,5 @@
 import { Client, type Dispatcher } from 'undici';
-import { readAnswer, withinDeadline, type Answer } from './answer.js';
+import { type Answer, readAnswer, withinDeadline } from './response.js';
 import { createSingleConnection } from './single-connection.js';
 
 export interface PostRequest {

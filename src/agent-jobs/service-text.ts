@@ -1,8 +1,7 @@
 import { z } from 'zod';
-import { type AgentJob, agentJobSchema, isTerminalStatus } from '../contract/follow-up.js';
-import type { BodyKind } from '../contract/signs.js';
-import { describeIssues, parseInput } from '../contract/validation.js';
-import { plainText } from '../terminal-text.js';
+import { type AgentJob, agentJobSchema, describeIssues, isTerminalStatus, parseInput } from '../contract/index.js';
+import { plainText } from '../node/terminal-text.js';
+import type { BodyKind } from '../protocol/index.js';
 
 /** Longest text of the service, or of an error, in results and messages. */
 export const MAX_SERVICE_TEXT_LENGTH = 500;

@@ -1,9 +1,8 @@
 import * as net from 'node:net';
 import * as tls from 'node:tls';
 import type { buildConnector } from 'undici';
-import { defined } from '../contract/defined.js';
-import { codeOf } from '../contract/text.js';
-import { skipInterim } from './answer.js';
+import { codeOf, defined } from '../common/index.js';
+import { skipInterim } from './response.js';
 
 export interface SingleConnectionOptions {
   /** For connecting and the TLS handshake together. */

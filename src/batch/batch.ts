@@ -1,13 +1,4 @@
-import { fillItem } from '../contract/batch-input.js';
-import {
-  type PartInput,
-  type PartItems,
-  type PartOrder,
-  type PartReport,
-  partWorkflowId,
-} from '../contract/batch-protocol.js';
-import { defined } from '../contract/defined.js';
-import { iso } from '../contract/durations.js';
+import { defined, iso } from '../common/index.js';
 import {
   type BatchCounts,
   type BatchHold,
@@ -19,6 +10,14 @@ import {
   MAX_PIECE_BYTES,
   MAX_RESULT_ITEMS,
 } from '../contract/index.js';
+import {
+  fillItem,
+  type PartInput,
+  type PartItems,
+  type PartOrder,
+  type PartReport,
+  partWorkflowId,
+} from '../protocol/index.js';
 import { addCounts, countsOf, endedOf, hasOutcome, newItem } from './outcome.js';
 import { hashOfItems, jsonBytes, MAX_PARTS, partSizes } from './pack.js';
 import { divide } from './shares.js';

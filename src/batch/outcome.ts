@@ -1,7 +1,13 @@
-import { type BatchCounts, type BatchItem, batchItemKey, followUpWorkflowId, idSchema } from '../contract/index.js';
-import type { ItemOutcome } from '../contract/batch-result.js';
-import { MAX_KEYWORD_LENGTH } from '../contract/names.js';
-import { utf8Length } from '../contract/text.js';
+import { utf8Length } from '../common/index.js';
+import {
+  type BatchCounts,
+  type BatchItem,
+  batchItemKey,
+  followUpWorkflowId,
+  idSchema,
+  type ItemOutcome,
+  MAX_KEYWORD_LENGTH,
+} from '../contract/index.js';
 
 /** Longest error message in a batch, in bytes of UTF-8. The follow-up's own failure has the full text. */
 const MAX_MESSAGE_BYTES = 200;

@@ -1,7 +1,6 @@
-import { templateOf, type UncheckedBatchInput, unfilledItemsOf } from '../contract/batch-input.js';
-import type { ExpectedItem } from '../contract/batch-protocol.js';
+import { hash64, utf8Length } from '../common/index.js';
 import type { FollowUpInput, InputIssue } from '../contract/index.js';
-import { hash64, utf8Length } from '../contract/text.js';
+import { type ExpectedItem, templateOf, type UncheckedBatchInput, unfilledItemsOf } from '../protocol/index.js';
 
 /**
  * Most items in a part. Each costs about 10 events, so that a part stays below the 10,240 events at which the server

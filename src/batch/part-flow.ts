@@ -1,10 +1,9 @@
-import type { FindItemsInput, FoundItem, PartInput, PartOrder, PartReport } from '../contract/batch-protocol.js';
-import type { ItemOutcome } from '../contract/batch-result.js';
-import type { BatchCounts, BatchItemsPage } from '../contract/index.js';
-import { describePart } from './details.js';
-import { Flow, type FlowPort } from './flow.js';
+import type { BatchCounts, BatchItemsPage, ItemOutcome } from '../contract/index.js';
+import type { FindItemsInput, FoundItem, PartInput, PartOrder, PartReport } from '../protocol/index.js';
+import { describePart } from './batch-details.js';
 import { expectationOf, hashOfItem } from './pack.js';
 import { type ItemStart, Part } from './part.js';
+import { Flow, type FlowPort } from './woken-flow.js';
 
 export interface PartPort extends FlowPort {
   /**

@@ -1,15 +1,14 @@
-import { fillItem } from '../contract/batch-input.js';
-import type { PartInput, PartOrder, PartReport } from '../contract/batch-protocol.js';
-import type { ItemOutcome } from '../contract/batch-result.js';
-import { defined } from '../contract/defined.js';
+import { defined } from '../common/index.js';
 import {
   type BatchCounts,
   type BatchItem,
   describeIssues,
   type FollowUpInput,
   followUpInputSchema,
+  type ItemOutcome,
   parseInput,
 } from '../contract/index.js';
+import { fillItem, type PartInput, type PartOrder, type PartReport } from '../protocol/index.js';
 import { addCounts, countsOf, hasOutcome, newItem, trimOutcome } from './outcome.js';
 
 export interface ItemStart {

@@ -1,8 +1,14 @@
-import type { Refusal, SendOutcome, TakeAnswer, WaitReason } from '../contract/budget.js';
-import { defined } from '../contract/defined.js';
-import { iso } from '../contract/durations.js';
-import type { ShownPause } from '../contract/follow-up.js';
-import { type Delivered, type Lane, lanes } from '../contract/choices.js';
+import { defined, iso } from '../common/index.js';
+import {
+  type Delivered,
+  type Lane,
+  lanes,
+  type Refusal,
+  type SendOutcome,
+  type ShownPause,
+  type TakeAnswer,
+  type WaitReason,
+} from '../contract/index.js';
 import {
   type Answer,
   type Ask,
@@ -12,10 +18,11 @@ import {
   type End,
   type Full,
   type Granted,
+  mayHaveArrived,
+  refusalOf,
   type Settlement,
   type Waiting,
-} from '../contract/protocol.js';
-import { mayHaveArrived, refusalOf } from '../contract/signs.js';
+} from '../protocol/index.js';
 import {
   changesMs,
   forgetLimit,

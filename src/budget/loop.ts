@@ -1,4 +1,4 @@
-import type { Answer, Ask, BudgetEvent } from '../contract/protocol.js';
+import type { Answer, Ask, BudgetEvent } from '../protocol/index.js';
 import type { Budget, ListedSend, Message } from './budget.js';
 
 export interface RecentSends {

@@ -1,4 +1,4 @@
-import type { Refusal } from '../contract/budget.js';
+import type { Refusal } from '../contract/index.js';
 
 /** Most sends in progress. Limits how many a crash leaves unknown, and how many a service refuses at once. */
 const MAX_AT_ONCE = 10;

@@ -1,7 +1,6 @@
-import type { Refusal, SendOutcome, WaitReason } from '../contract/budget.js';
-import type { Lane } from '../contract/choices.js';
-import { hash64 } from '../contract/text.js';
-import type { BudgetSettings, JobFingerprint } from '../contract/protocol.js';
+import { hash64 } from '../common/index.js';
+import type { Lane, Refusal, SendOutcome, WaitReason } from '../contract/index.js';
+import type { BudgetSettings, JobFingerprint } from '../protocol/index.js';
 import { newPace, type Pace, type Probe } from './pace.js';
 
 /** Identifies a send and the run that may make it. */

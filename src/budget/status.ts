@@ -1,7 +1,6 @@
-import { defined } from '../contract/defined.js';
-import { iso } from '../contract/durations.js';
-import type { BudgetSend, BudgetStatus, BudgetWaiter, RefusedMessages } from '../contract/budget.js';
-import { refusalOf } from '../contract/signs.js';
+import { defined, iso } from '../common/index.js';
+import type { BudgetSend, BudgetStatus, BudgetWaiter, RefusedMessages } from '../contract/index.js';
+import { refusalOf } from '../protocol/index.js';
 import { type Budget, delayedUntilMs, isDelayed } from './budget.js';
 import type { Grant, SendRecord, Waiter } from './state.js';
 

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
 import { InvalidInputError, type StartBatchInput } from '../client/index.js';
-import { fillItem, parseUncheckedBatchInput } from '../contract/batch-input.js';
+import { messageOf } from '../common/index.js';
 import {
   batchIdSchema,
   describeIssues,
@@ -12,11 +12,11 @@ import {
   type Parsed,
   parseInput,
 } from '../contract/index.js';
-import { messageOf } from '../contract/text.js';
-import { decodeUtf8 } from '../text-file.js';
+import { decodeUtf8 } from '../node/text-file.js';
+import { fillItem, parseUncheckedBatchInput } from '../protocol/index.js';
 import { type CliIo, ExitCode, UsageError } from './cli.js';
-import { type ByteSource, openSource, type PromptSource, readPrompt, toLimits, toSettings } from './options.js';
-import { counted } from './text.js';
+import { type ByteSource, openSource, type PromptSource, readPrompt, toLimits, toSettings } from './input-options.js';
+import { counted } from './lines.js';
 
 export interface BatchInputOptions extends PromptSource {
   id: string;

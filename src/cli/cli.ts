@@ -1,8 +1,8 @@
 import { existsSync } from 'node:fs';
 import type { Readable, Writable } from 'node:stream';
 import { type Environment, processEnvironment } from '../config/settings-reader.js';
-import { maskSecrets } from '../secrets.js';
-import { plainText, safeJson, safeLine } from '../terminal-text.js';
+import { plainText, safeJson, safeLine } from '../node/terminal-text.js';
+import { maskSecrets } from '../secrets/secrets.js';
 
 export const ExitCode = {
   /** The agent job was completed or archived, or the command succeeded. */

@@ -47,7 +47,7 @@ export function addCommands(program: Command, cli: Cli): void {
     'run the worker until SIGTERM or Ctrl-C; its settings are environment variables (docs/reference/settings.md)',
   );
 
-  const followUp = adder(program, () => import('./follow-up.js'));
+  const followUp = adder(program, () => import('./follow-up-commands.js'));
   const send = followUp('send <project> <job> [-]', SEND_EXAMPLE, (code) => code.send).description(
     'send a message to an agent job and wait for its pull request',
   );
@@ -81,7 +81,7 @@ export function addCommands(program: Command, cli: Cli): void {
     .addArgument(new Argument('<decision>', 'notSent sends the message again').choices(deliveryDecisions));
 
   const batches = program.command('batch').description('send messages to many agent jobs, and manage these batches');
-  const batch = adder(batches, () => import('./batch.js'));
+  const batch = adder(batches, () => import('./batch-commands.js'));
   const run = batch('run', `% list.jsonl --id ${EXAMPLE_BATCH} --canary 5`, (code) => code.runBatch)
     .description('send many follow-ups; the whole file is checked before anything is sent')
     .argument('[file]', 'one input as JSON per line, {"projectId":…,"jobId":…,"prompt":…}; - reads stdin')
@@ -107,7 +107,7 @@ export function addCommands(program: Command, cli: Cli): void {
   );
 
   const schedules = program.command('schedule').description('start batches of follow-ups at set times');
-  const schedule = adder(schedules, () => import('./schedule.js'));
+  const schedule = adder(schedules, () => import('./schedule-commands.js'));
   const overlap = 'what to do if the previous firing still runs (default: skip)';
   const create = schedule('create', CREATE_EXAMPLE, (code) => code.createSchedule)
     .description('start a batch of follow-ups at set times; each firing is a separate batch')
@@ -132,7 +132,7 @@ export function addCommands(program: Command, cli: Cli): void {
   }
 
   const budgets = program.command('budget').description('show, change, pause and restore the budget of a project');
-  const budget = adder(budgets, () => import('./budget.js'));
+  const budget = adder(budgets, () => import('./budget-commands.js'));
   budget('list', '% --json', (code) => code.listBudgets).description(
     'list the running budgets of all projects: slots, queue and pauses of those in use',
   );

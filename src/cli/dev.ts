@@ -1,18 +1,18 @@
 import { once } from 'node:events';
-import { z } from 'zod';
 import { TypedSearchAttributes } from '@temporalio/common';
+import { z } from 'zod';
 import { InvalidInputError, parseStartInput, type StartInput } from '../client/index.js';
 import { type Environment, loadConfig, loadTemporalConfig } from '../config/index.js';
 import { SearchAttribute } from '../contract/index.js';
 import { type DevServer, type OnProgress, startDevServer, USUAL_PORTS } from '../dev-server/index.js';
-import { isPortFree } from '../ports.js';
-import { safeLine } from '../terminal-text.js';
-import { reportOf } from './errors.js';
+import { isPortFree } from '../node/tcp-ports.js';
+import { safeLine } from '../node/terminal-text.js';
 import { type Cli, ExitCode, interruptible, isLive, UsageError } from './cli.js';
-import { progressRow } from './follow-up.js';
-import { showProgress, showRow } from './progress.js';
+import { reportOf } from './error-report.js';
+import { progressRow } from './follow-up-commands.js';
+import { rowsOf } from './lines.js';
+import { showProgress, showRow } from './progress-rows.js';
 import { withTemporal } from './session.js';
-import { rowsOf } from './text.js';
 
 interface DevOptions {
   exit?: boolean;
@@ -97,7 +97,7 @@ async function startStack(
 ) {
   let { env } = cli;
   // Loaded while Temporal starts.
-  const modules = Promise.all([import('../worker.js'), import('../logging.js'), cli.bundled]);
+  const modules = Promise.all([import('../worker.js'), import('../worker/logging.js'), cli.bundled]);
   modules.catch(() => undefined);
   let server: DevServer | undefined;
   if (!isTemporalConfigured(env)) {

@@ -1,13 +1,14 @@
 import { z } from 'zod';
 import { createAgentJobsClient, createApiKeys, type GetJobOutcome } from '../agent-jobs/index.js';
 import { type Health, InvalidInputError, TemporalUnreachableError, WorkerUnavailableError } from '../client/index.js';
+import { messageOf } from '../common/index.js';
 import { ConfigError, describeIgnoredProxies, isLoopbackHost, loadConfig, type WorkerConfig } from '../config/index.js';
 import { type BatchStatus, type BudgetStatus, formatDuration, idSchema } from '../contract/index.js';
-import { messageOf, REFUSALS } from '../contract/text.js';
-import { safeLine } from '../terminal-text.js';
-import { describeState } from './budget.js';
+import { safeLine } from '../node/terminal-text.js';
+import { REFUSALS } from '../protocol/index.js';
+import { describeState } from './budget-commands.js';
 import { type Cli, ExitCode } from './cli.js';
-import { clock } from './text.js';
+import { clock } from './lines.js';
 import { type TemporalSession, withTemporal } from './session.js';
 
 /** Result of one check. `subject` is a workflow id, a project or a task queue. A `note` needs no action. */

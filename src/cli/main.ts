@@ -1,9 +1,9 @@
 import { Command, CommanderError } from 'commander';
-import { PACKAGE_VERSION } from '../package.js';
-import { safeLine } from '../terminal-text.js';
+import { PACKAGE_VERSION } from '../node/package.js';
+import { safeLine } from '../node/terminal-text.js';
 import { type Cli, type CliIo, ExitCode, Output, processIo, UsageError } from './cli.js';
 import { addCommands } from './commands.js';
-import { type ReportedError, reportOf } from './errors.js';
+import { type ReportedError, reportOf } from './error-report.js';
 
 /**
  * Runs the command line. Never throws.

@@ -2,10 +2,10 @@ import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
 import { z } from 'zod';
 import { InvalidInputError } from '../client/index.js';
+import { messageOf } from '../common/index.js';
 import { loadConfig } from '../config/index.js';
 import { durationSchema } from '../contract/index.js';
-import { messageOf } from '../contract/text.js';
-import { decodeUtf8 } from '../text-file.js';
+import { decodeUtf8 } from '../node/text-file.js';
 import { type Cli, ExitCode, interruptible, UsageError } from './cli.js';
 
 /** Time for the process of a failed worker to end by itself: Temporal's threads may keep it alive. */
@@ -19,7 +19,7 @@ export async function runWorker({ env, io, output, bundled }: Cli): Promise<void
   // The worker's native code takes a second to load, so only commands that need it load it.
   const [{ runUntilSignal, startWorker }, { createLogger }] = await Promise.all([
     import('../worker.js'),
-    import('../logging.js'),
+    import('../worker/logging.js'),
     bundled,
   ]);
   const logger = createLogger(config.logging);

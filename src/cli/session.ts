@@ -8,9 +8,9 @@ import {
   loadClientConfig,
   type TemporalConfig,
 } from '../config/index.js';
+import { safeLine } from '../node/terminal-text.js';
 import { dataConverterPlugin, loadDataConverter } from '../temporal/data-converter.js';
 import { callRetries, WITHOUT_PROXY } from '../temporal/grpc.js';
-import { safeLine } from '../terminal-text.js';
 import { InterruptedError, type Output } from './cli.js';
 
 export interface TemporalSession {

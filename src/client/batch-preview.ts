@@ -1,9 +1,9 @@
 import type { Client } from '@temporalio/client';
-import { fillItem, templateOf } from '../contract/batch-input.js';
-import { type FollowUpInput, followUpBatchWorkflowId } from '../contract/index.js';
+import { followUpBatchWorkflowId, type FollowUpInput } from '../contract/index.js';
+import { fillItem, templateOf } from '../protocol/index.js';
 import { describeIfKnown, fewAtATime } from '../temporal/lookups.js';
-import { DIGEST_MEMO } from './batch.js';
-import type { BudgetHandle, BudgetUpdate } from './budget.js';
+import { DIGEST_MEMO } from './batch-handle.js';
+import type { BudgetHandle, BudgetUpdate } from './budget-handle.js';
 import { checkBatch, type StartBatchInput } from './hand-over.js';
 import { callTemporal } from './temporal.js';
 

@@ -2,16 +2,20 @@ import type { Client } from '@temporalio/client';
 import { WorkflowNotFoundError } from '@temporalio/common';
 import { z } from 'zod';
 import { expectationOf } from '../batch/pack.js';
-import { fillItem } from '../contract/batch-input.js';
-import { type ExpectedItem, type FoundItem, partItemsSchema, retryBatchId } from '../contract/batch-protocol.js';
-import type { RetryChoice } from '../contract/choices.js';
-import { type BatchItem, type FollowUpInput, followUpInputSchema, parseInput } from '../contract/index.js';
+import {
+  type BatchItem,
+  type FollowUpInput,
+  followUpInputSchema,
+  parseInput,
+  type RetryChoice,
+} from '../contract/index.js';
+import { type ExpectedItem, fillItem, type FoundItem, partItemsSchema, retryBatchId } from '../protocol/index.js';
 import { readFollowUpEnd } from '../temporal/follow-up-end.js';
-import type { BatchHandle } from './batch.js';
-import { FollowUpFailedError, RefusedError } from './errors.js';
+import { fewAtATime, readRunStart } from '../temporal/lookups.js';
+import type { BatchHandle } from './batch-handle.js';
+import { FollowUpFailedError, RefusedError } from './client-errors.js';
 import type { StartBatchInput } from './hand-over.js';
 import { callTemporal } from './temporal.js';
-import { fewAtATime, readRunStart } from '../temporal/lookups.js';
 
 /** Options of `BatchHandle.retry`. */
 export interface RetryOptions {

@@ -3,8 +3,7 @@ import { type Client, WorkflowUpdateFailedError } from '@temporalio/client';
 import { ApplicationFailure } from '@temporalio/common';
 import { z } from 'zod';
 import { jsonBytes, tooManyParts } from '../batch/pack.js';
-import { batchItemsOf, templateOf } from '../contract/batch-input.js';
-import { defined } from '../contract/defined.js';
+import { defined } from '../common/index.js';
 import {
   addItemsUpdate,
   batchIdSchema,
@@ -15,13 +14,13 @@ import {
   type FollowUpDefaults,
   type FollowUpInput,
   MAX_PIECE_BYTES,
-  parseBatchInput,
   parseInput,
   sealUpdate,
 } from '../contract/index.js';
-import type { StartedBatch } from './batch.js';
-import { InvalidInputError, RefusedError } from './errors.js';
-import { sendUpdate } from './health.js';
+import { batchItemsOf, parseBatchInput, templateOf } from '../protocol/index.js';
+import type { StartedBatch } from './batch-handle.js';
+import { sendUpdate } from './calls.js';
+import { InvalidInputError, RefusedError } from './client-errors.js';
 import { type About, retryWhileAway } from './temporal.js';
 
 /** A batch to start: a list of follow-ups, or one prompt for many jobs of a project. */

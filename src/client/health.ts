@@ -1,15 +1,5 @@
-import {
-  type Client,
-  QueryNotRegisteredError,
-  type WorkflowExecutionDescription,
-  WorkflowUpdateRPCTimeoutOrCancelledError,
-} from '@temporalio/client';
-import {
-  NamespaceNotFoundError,
-  type QueryDefinition,
-  type Timestamp,
-  WorkflowNotFoundError,
-} from '@temporalio/common';
+import type { Client, WorkflowExecutionDescription } from '@temporalio/client';
+import { NamespaceNotFoundError, type Timestamp } from '@temporalio/common';
 import {
   budgetTaskQueue,
   DEFAULT_TASK_QUEUE,
@@ -21,7 +11,7 @@ import {
   WorkflowIdPrefix,
   WorkflowType,
 } from '../contract/index.js';
-import { describeGrpcError, GrpcStatus, grpcStatusOf, isPassingTrouble } from '../temporal/grpc.js';
+import { GrpcStatus, grpcStatusOf } from '../temporal/grpc.js';
 import {
   describeIfKnown,
   failureMessage,
@@ -32,14 +22,11 @@ import {
   readPollers,
 } from '../temporal/lookups.js';
 import { QUERY_OF_ALL } from '../temporal/search-attributes.js';
-import { RefusedError, TemporalUnreachableError, WorkerUnavailableError } from './errors.js';
+import { RefusedError } from './client-errors.js';
 import {
-  type About,
   callTemporal,
   DEFAULT_CALL_TIMEOUT_MS,
   describeEnd,
-  isBetweenRuns,
-  isCutOff,
   listIds,
   timestampMs,
   toClientError,
@@ -303,76 +290,6 @@ async function newestEvents(client: Client, workflowId: string) {
     client.workflowService.getWorkflowExecutionHistoryReverse(request),
   );
   return history?.events ?? [];
-}
-
-/** Why a workflow is blocked and how to fix it, as text after its name and a colon. */
-function reasonOf({ what, fix }: WorkflowTrouble): string {
-  return `it ${what}; ${fix}`;
-}
-
-/** Why a workflow does not answer without any other trouble. */
-const NO_ANSWER = 'no worker is running, or the workers are overloaded';
-
-async function reasonOfSilence(client: Client, workflowId: string, error: unknown): Promise<string> {
-  if (error instanceof QueryNotRegisteredError) return 'it has not started';
-  const trouble = await readTrouble(client, workflowId);
-  if (trouble) return reasonOf(trouble);
-  if (grpcStatusOf(error) === undefined) return `its answer cannot be read: ${describeGrpcError(error)}`;
-  return isPassingTrouble(error) || isCutOff(error) ? NO_ANSWER : describeGrpcError(error);
-}
-
-/**
- * Queries a workflow. Without a worker, as without a server, a query ends at its deadline.
- *
- * @throws WorkerUnavailableError with the reason; TemporalUnreachableError; the SDK's WorkflowNotFoundError
- */
-export async function queryWorkflow<Answer, Args extends unknown[]>(
-  client: Client,
-  workflowId: string,
-  timeoutMs: number,
-  query: QueryDefinition<Answer, Args>,
-  ...args: Args
-): Promise<Answer> {
-  try {
-    const handle = client.workflow.getHandle(workflowId);
-    return await client.withDeadline(Date.now() + timeoutMs, () => handle.query(query, ...args));
-  } catch (error) {
-    if (error instanceof WorkflowNotFoundError) throw error;
-    const reason = await reasonOfSilence(client, workflowId, error);
-    throw new WorkerUnavailableError(workflowId, reason, { cause: error });
-  }
-}
-
-/**
- * Sends an update, which waits for a worker like a query.
- *
- * @throws WorkerUnavailableError with the reason; what {@link callTemporal} throws; the SDK's WorkflowUpdateFailedError
- */
-export async function sendUpdate<Answer>(client: Client, about: About, send: () => Promise<Answer>): Promise<Answer> {
-  const call = () => callTemporal(client, send, about);
-  try {
-    return await call().catch((error: unknown) => {
-      if (isBetweenRuns(error)) return call();
-      throw error;
-    });
-  } catch (error) {
-    const cause = error instanceof TemporalUnreachableError ? error.cause : error;
-    const isCut = cause instanceof WorkflowUpdateRPCTimeoutOrCancelledError;
-    if (!isCut && grpcStatusOf(error) === undefined) throw error;
-    const trouble = await readTrouble(client, about.workflowId);
-    if (!isCut && !trouble) throw error;
-    const reason = `${trouble ? reasonOf(trouble) : NO_ANSWER}; the command may still take effect once a worker runs`;
-    throw new WorkerUnavailableError(about.workflowId, reason, { cause: error });
-  }
-}
-
-export async function answerOf<Answer>(ask: () => Promise<Answer>): Promise<{ answer?: Answer; silence?: string }> {
-  try {
-    return { answer: await ask() };
-  } catch (error) {
-    if (!(error instanceof WorkerUnavailableError)) throw error;
-    return { silence: error.reason };
-  }
 }
 
 function oneLine(text: string): string {

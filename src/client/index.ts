@@ -13,10 +13,10 @@
  *
  * @module
  */
-export { type RetryChoice, retryChoices, type ScheduleOverlap, scheduleOverlaps } from '../contract/choices.js';
-export { type BatchExecution, BatchHandle, StartedBatch } from './batch.js';
-export type { BatchPreview, ProjectPreview } from './batch-preview.js';
-export type { PlanRetryOptions, RetryMemo, RetryOptions, RetryPlan } from './batch-retry.js';
+export { type RetryChoice, retryChoices, type ScheduleOverlap, scheduleOverlaps } from '../contract/index.js';
+export { type BatchExecution, BatchHandle, StartedBatch } from './batch-handle.js';
+export { type BatchPreview, type ProjectPreview } from './batch-preview.js';
+export { type PlanRetryOptions, type RetryMemo, type RetryOptions, type RetryPlan } from './batch-retry.js';
 export {
   type BudgetExecutionState,
   BudgetHandle,
@@ -24,21 +24,21 @@ export {
   type ListedBudget,
   type RestoredBudget,
   type RestoreOptions,
-} from './budget.js';
+} from './budget-handle.js';
+export * from './client-errors.js';
 export {
   FollowUpClient,
   type FollowUpClientOptions,
   parseStartInput,
   type RunOptions,
   type StartInput,
-} from './client.js';
-export * from './errors.js';
-export { FollowUpHandle, type FollowUpSummary, type FollowUpUpdate, StartedFollowUp } from './follow-up.js';
-export type { StartBatchInput, StartBatchOptions } from './hand-over.js';
-export type { Health, Poller, WorkflowTrouble } from './health.js';
-export type { ListFilter } from './list.js';
-export type { LiveProgress } from './progress.js';
-export type { ResultOptions } from './result.js';
+} from './follow-up-client.js';
+export { FollowUpHandle, type FollowUpSummary, type FollowUpUpdate, StartedFollowUp } from './follow-up-handle.js';
+export { type StartBatchInput, type StartBatchOptions } from './hand-over.js';
+export { type Health, type Poller, type WorkflowTrouble } from './health.js';
+export { type ListFilter } from './list.js';
+export { type LiveProgress } from './live-progress.js';
+export { type ResultOptions } from './result.js';
 export { type CreateScheduleInput, type ScheduleDescription, Schedules } from './schedules.js';
-export type { ExecutionStatus } from './temporal.js';
-export type { WatchOptions } from './watch.js';
+export { type ExecutionStatus } from './temporal.js';
+export { type WatchOptions } from './watch-changes.js';

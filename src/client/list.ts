@@ -1,20 +1,20 @@
 import type { Client } from '@temporalio/client';
 import { z } from 'zod';
+import { object } from '../common/index.js';
 import {
+  DURATION_RULE,
   followUpStates,
   idSchema,
   keySchema,
+  MAX_KEYWORD_LENGTH,
   parseDurationMs,
   parseFollowUpWorkflowId,
   SearchAttribute,
   WorkflowType,
 } from '../contract/index.js';
-import { InvalidInputError } from './errors.js';
-import { type FollowUpSummary, toFollowUpSummary } from './follow-up.js';
+import { InvalidInputError } from './client-errors.js';
+import { type FollowUpSummary, toFollowUpSummary } from './follow-up-handle.js';
 import { listIds, listWorkflows } from './temporal.js';
-import { DURATION_RULE } from '../contract/durations.js';
-import { MAX_KEYWORD_LENGTH } from '../contract/names.js';
-import { object } from '../contract/validation.js';
 
 const SINCE_RULE = `must be an instant such as "2026-11-22T08:00:00Z" or a duration: it ${DURATION_RULE}`;
 

@@ -12,7 +12,7 @@ import {
   parseInput,
 } from '../contract/index.js';
 import { isPassingTrouble, pause } from '../temporal/grpc.js';
-import { BatchFailedError, FollowUpFailedError } from './errors.js';
+import { BatchFailedError, FollowUpFailedError } from './client-errors.js';
 import { type About, type ExecutionStatus, isVagueTrouble, retryWhileAway, toClientError } from './temporal.js';
 
 /** Options of `result`. */

@@ -2,16 +2,25 @@ import type { ScheduleDescription as Described, ScheduleHandle, ScheduleOverlapP
 import { ScheduleAlreadyRunning, ScheduleNotFoundError } from '@temporalio/client';
 import { z } from 'zod';
 import { tooManyParts } from '../batch/pack.js';
-import { batchItemsOf, parseUncheckedBatchInput } from '../contract/batch-input.js';
-import { type ScheduleOverlap, scheduleOverlaps } from '../contract/choices.js';
-import { defined } from '../contract/defined.js';
-import { durationSchema } from '../contract/durations.js';
-import { batchItemKey, followUpBatchWorkflowId, idSchema, workflowIdIssue } from '../contract/ids.js';
-import { type FollowUpBatchInput, type InputIssue, parseBatchInput } from '../contract/index.js';
-import { WorkflowIdPrefix, WorkflowType } from '../contract/names.js';
-import { boundedIssues, parseInput } from '../contract/validation.js';
-import type { BatchTarget } from './batch.js';
-import { InvalidInputError, RefusedError } from './errors.js';
+import { defined } from '../common/index.js';
+import {
+  batchItemKey,
+  boundedIssues,
+  durationSchema,
+  type FollowUpBatchInput,
+  followUpBatchWorkflowId,
+  idSchema,
+  type InputIssue,
+  parseInput,
+  type ScheduleOverlap,
+  scheduleOverlaps,
+  workflowIdIssue,
+  WorkflowIdPrefix,
+  WorkflowType,
+} from '../contract/index.js';
+import { batchItemsOf, parseBatchInput, parseUncheckedBatchInput } from '../protocol/index.js';
+import type { BatchTarget } from './batch-handle.js';
+import { InvalidInputError, RefusedError } from './client-errors.js';
 import { callTemporal } from './temporal.js';
 
 /** Temporal appends each firing's due time to its id. */

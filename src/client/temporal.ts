@@ -7,7 +7,7 @@ import {
   RefusedError,
   TemporalUnreachableError,
   WorkerUnavailableError,
-} from './errors.js';
+} from './client-errors.js';
 
 /** Deadline of a call to Temporal in milliseconds, including the SDK's retries. */
 export const DEFAULT_CALL_TIMEOUT_MS = 10_000;

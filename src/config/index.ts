@@ -1,9 +1,9 @@
 import type { WorkerDeploymentVersion } from '@temporalio/common';
 import { KEY_RULE, parseKeyFile, parseKeysFile } from '../agent-jobs/api-keys.js';
 import { isLoopbackHost } from '../agent-jobs/base-url.js';
+import { parseTargets, TARGETS_RULE } from '../webhooks/targets.js';
 import { clientSettings, statOf, versionSettings, workerSettings } from './settings.js';
 import { type Environment, readSettings, type SettingsReader, type Values } from './settings-reader.js';
-import { parseTargets, TARGETS_RULE } from '../webhooks/targets.js';
 import { readTemporalConfig, type TemporalConfig } from './temporal-config.js';
 
 export { isLoopbackHost } from '../agent-jobs/base-url.js';

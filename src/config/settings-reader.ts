@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
 import type { z } from 'zod';
-import { codeOf } from '../contract/text.js';
-import { keepSecretsOf, maskSecrets } from '../secrets.js';
-import { decodeUtf8, NotUtf8Error } from '../text-file.js';
+import { codeOf } from '../common/index.js';
+import { decodeUtf8, NotUtf8Error } from '../node/text-file.js';
+import { keepSecretsOf, maskSecrets } from '../secrets/secrets.js';
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 

@@ -3,8 +3,8 @@ import { resolve } from 'node:path';
 import { z } from 'zod';
 import { isUsableApiKey, KEY_RULE } from '../agent-jobs/api-keys.js';
 import { baseUrlIssue } from '../agent-jobs/base-url.js';
+import { messageOf } from '../common/index.js';
 import { DEFAULT_TASK_QUEUE, durationSchema, idSchema } from '../contract/index.js';
-import { messageOf } from '../contract/text.js';
 import { parseTargets } from '../webhooks/targets.js';
 import { secretSetting, setting } from './settings-reader.js';
 

@@ -10,10 +10,9 @@ import {
 import type { NativeConnectionOptions } from '@temporalio/worker';
 import { isUsableApiKey, KEY_RULE, MIN_API_KEY_LENGTH, parseKeyFile } from '../agent-jobs/api-keys.js';
 import { isLoopbackHost } from '../agent-jobs/base-url.js';
-import { defined } from '../contract/defined.js';
-import { codeOf } from '../contract/text.js';
-import { HEADER_PREFIX, keepHeader, keepPrivateKey, keepSecret, withoutScheme } from '../secrets.js';
-import { NotUtf8Error, withoutBom } from '../text-file.js';
+import { codeOf, defined } from '../common/index.js';
+import { NotUtf8Error, withoutBom } from '../node/text-file.js';
+import { HEADER_PREFIX, keepHeader, keepPrivateKey, keepSecret, withoutScheme } from '../secrets/secrets.js';
 import { dataConverterSetting, parseAddress } from './settings.js';
 import { type Environment, readSettings, type SettingsReader } from './settings-reader.js';
 

@@ -7,7 +7,6 @@ import {
   promptSchema,
 } from './follow-up-input.js';
 import { idSchema } from './ids.js';
-import { boundedIssues, type Parsed, parseInput } from './validation.js';
 
 export const DEFAULT_MAX_OPEN = 50;
 /** The server accepts at most 2,000 children of a workflow. */
@@ -57,74 +56,14 @@ export type BatchOptions = z.input<typeof optionsSchema>;
 export type FollowUpBatchInput = BatchOptions &
   ({ items: FollowUpInput[] } | { projectId: string; prompt: string; jobIds: string[] });
 
-/** An input with unchecked items: an invalid item fails alone. */
-export type UncheckedBatchInput = BatchOptions &
-  ({ items: unknown[] } | { projectId: string; prompt: string; jobIds: unknown[] });
-
 const listSchema = (item: z.ZodType) => z.strictObject({ items: z.array(item), ...optionsSchema.shape });
 const jobsSchema = (jobId: z.ZodType) =>
   z.strictObject({ projectId: idSchema, prompt: promptSchema, jobIds: z.array(jobId), ...optionsSchema.shape });
 
-/** Schema of {@link FollowUpBatchInput} for JSON Schema. {@link parseBatchInput} gives better messages. */
+/** Schema of {@link FollowUpBatchInput} for JSON Schema. The library gives better messages. */
 export const followUpBatchInputSchema: z.ZodType = z.union([listSchema(followUpInputSchema), jobsSchema(idSchema)]);
-const uncheckedSchemas = { items: listSchema(z.unknown()), jobIds: jobsSchema(z.unknown()) };
 
-/** Checks a batch's input with all its items, and names every invalid field, such as `items.3.prompt`. */
-export function parseBatchInput(input: unknown): Parsed<FollowUpBatchInput> {
-  const unchecked = parseUncheckedBatchInput(input);
-  if (!unchecked.ok) return unchecked;
-  const list = 'jobIds' in unchecked.value ? 'jobIds' : 'items';
-  const issues = batchItemsOf(unchecked.value).flatMap((item, index) => {
-    const parsed = parseInput(followUpInputSchema, item);
-    const found = parsed.ok ? [] : parsed.issues;
-    return found.map(({ field, message }) => ({
-      field: list === 'items' && field ? `items.${index}.${field}` : `${list}.${index}`,
-      message,
-    }));
-  });
-  return issues.length > 0
-    ? { ok: false, issues: boundedIssues(issues) }
-    : { ok: true, value: input as FollowUpBatchInput };
-}
-
-/** Like {@link parseBatchInput}, but without checking the items, as the workflow does. */
-export function parseUncheckedBatchInput(input: unknown): Parsed<UncheckedBatchInput> {
-  const field = isObject(input) && !('items' in input) && 'jobIds' in input ? 'jobIds' : 'items';
-  const parsed = parseInput<unknown>(uncheckedSchemas[field], input);
-  if (!parsed.ok) return parsed;
-  const value = input as UncheckedBatchInput;
-  if (value.open || unfilledItemsOf(value).length > 0) return { ok: true, value };
-  return { ok: false, issues: [{ field, message: 'must not be empty, unless open is true' }] };
-}
-
-/** The fields that all items of a batch share: the `batch` lane, `defaults`, and the one prompt for many jobs. */
-export function templateOf(input: UncheckedBatchInput): Record<string, unknown> {
-  const common = 'items' in input ? {} : { projectId: input.projectId, prompt: input.prompt };
-  return { lane: 'batch', ...withoutNulls(input.defaults ?? {}), ...common };
-}
-
-/** The items of a batch without the fields that they share. */
-export function unfilledItemsOf(input: UncheckedBatchInput): unknown[] {
-  return 'items' in input ? input.items : input.jobIds.map((jobId) => ({ jobId }));
-}
-
-/** The items of a batch with all their fields: inputs of `followUp`, if they are valid. */
-export function batchItemsOf(input: UncheckedBatchInput): unknown[] {
-  const template = templateOf(input);
-  return unfilledItemsOf(input).map((item) => fillItem(item, template));
-}
-
-/**
- * An item as its follow-up receives it. The item's own fields take precedence; `poll` is one field and is not merged.
- */
-export function fillItem(item: unknown, template: Record<string, unknown>): unknown {
-  return isObject(item) ? { ...template, ...withoutNulls(item) } : item;
-}
-
-function withoutNulls(fields: object): Record<string, unknown> {
-  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== null));
-}
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
+/** A batch as a list whose items are not checked: an invalid item fails alone. */
+export const uncheckedItemsSchema = listSchema(z.unknown());
+/** The same as one prompt for many jobs. */
+export const uncheckedJobIdsSchema = jobsSchema(z.unknown());

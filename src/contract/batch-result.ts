@@ -1,8 +1,7 @@
 import { z } from 'zod';
+import { defineQuery, defineUpdate, object } from '../common/index.js';
 import { deliveredValues } from './choices.js';
-import { FailureType, terminalStatuses } from './follow-up.js';
-import { defineQuery, defineUpdate } from './names.js';
-import { object } from './validation.js';
+import { FailureType, terminalStatuses } from './follow-up-result.js';
 
 /** Most items in the result of a batch. */
 export const MAX_RESULT_ITEMS = 500;

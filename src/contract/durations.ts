@@ -30,14 +30,6 @@ export function durationSchema(min: string, max: string) {
   });
 }
 
-/** Epoch milliseconds up to the year 2100. Later times are mistakes, and may not fit into a `Date`. */
-export const instantMsSchema = z.number().min(0).max(4_102_444_800_000);
-
-/** Formats epoch milliseconds as ISO 8601 in UTC. */
-export function iso(ms: number): string {
-  return new Date(ms).toISOString();
-}
-
 /** Formats a duration with at most two units: `"1 h 5 min"`, `"45 s"`, `"250 ms"`. */
 export function formatDuration(ms: number): string {
   if (ms < 1_000) return `${Math.max(0, Math.round(ms))} ms`;

@@ -1,9 +1,8 @@
 import { z } from 'zod';
+import { object, utf8Length } from '../common/index.js';
 import { lanes, unknownDeliveryActions, whenActiveActions } from './choices.js';
 import { durationSchema, parseDurationMs } from './durations.js';
 import { idSchema } from './ids.js';
-import { utf8Length } from './text.js';
-import { object } from './validation.js';
 
 /** Longest prompt, in bytes of UTF-8: 256 KiB. */
 export const MAX_PROMPT_BYTES = 262_144;

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { defined } from './defined.js';
+import { defined } from '../common/index.js';
 import { WorkflowIdPrefix } from './names.js';
 import type { InputIssue } from './validation.js';
 

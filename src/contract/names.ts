@@ -1,10 +1,4 @@
-import {
-  defineSearchAttributeKey,
-  type QueryDefinition,
-  SearchAttributeType,
-  type SignalDefinition,
-  type UpdateDefinition,
-} from '@temporalio/common';
+import { defineSearchAttributeKey, SearchAttributeType } from '@temporalio/common';
 
 /** Names of the workflow types for any Temporal SDK or the `temporal` CLI. */
 export const WorkflowType = {
@@ -52,18 +46,3 @@ export const SearchAttribute = {
   lastSendAt: defineSearchAttributeKey('FollowUpLastSendAt', SearchAttributeType.DATETIME),
   batchId: defineSearchAttributeKey('FollowUpBatchId', SearchAttributeType.KEYWORD),
 } as const;
-
-// Equivalent to the functions in `@temporalio/workflow`, whose import would load the whole workflow runtime for every
-// user of the contract.
-
-export function defineQuery<Answer, Args extends unknown[] = []>(name: string): QueryDefinition<Answer, Args> {
-  return { type: 'query', name } as QueryDefinition<Answer, Args>;
-}
-
-export function defineSignal<Args extends unknown[] = []>(name: string): SignalDefinition<Args> {
-  return { type: 'signal', name } as SignalDefinition<Args>;
-}
-
-export function defineUpdate<Answer, Args extends unknown[] = []>(name: string): UpdateDefinition<Answer, Args> {
-  return { type: 'update', name } as UpdateDefinition<Answer, Args>;
-}

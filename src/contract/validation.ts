@@ -1,12 +1,5 @@
 import { z } from 'zod';
-
-// The workflow sandbox and strict Node.js policies refuse schemas compiled by `new Function`.
-z.config({ jitless: true });
-
-/** `z.object` with a type that keeps the documentation of the fields in declaration files. zod's own type maps them. */
-export function object<Fields extends z.ZodRawShape>(fields: Fields): z.ZodObject<Fields> {
-  return z.object(fields);
-}
+import { object } from '../common/index.js';
 
 const SHOWN_VALUE_LENGTH = 60;
 const MAX_FIELD_LENGTH = 200;

@@ -1,11 +1,8 @@
 import { z } from 'zod';
+import { object } from '../common/index.js';
 import { batchStatusSchema, followUpBatchResultSchema } from './batch-result.js';
 import { deliveredValues, endStates } from './choices.js';
-import { terminalStatuses } from './follow-up.js';
-import { targetNameSchema } from './follow-up-input.js';
-import { WorkflowIdPrefix } from './names.js';
-import { hash64 } from './text.js';
-import { object } from './validation.js';
+import { terminalStatuses } from './follow-up-result.js';
 
 const workflowId = z.string();
 const timestamp = z.iso.datetime();
@@ -46,29 +43,3 @@ export const webhookSchema = z.discriminatedUnion('type', [
   }),
 ]);
 export type Webhook = z.infer<typeof webhookSchema>;
-
-/** Input of the `followUpWebhook` workflow. Internal: follow-ups and batches start it. */
-export const webhookOrderSchema = object({
-  target: targetNameSchema,
-  /** Identifies the event: the header `webhook-id` of each attempt. */
-  id: z.string().regex(/^[\w-]{1,64}$/),
-  body: webhookSchema,
-});
-export type WebhookOrder = z.infer<typeof webhookOrderSchema>;
-
-/** Id of an event. A repetition after a reset has the same id, unless it tells something else. */
-export function webhookId(firstRunId: string, event: Omit<Webhook, 'timestamp'>): string {
-  // The order of counts by failure type is that of their arrival.
-  const inOrder = (_key: string, value: unknown) =>
-    typeof value !== 'object' || value === null || Array.isArray(value)
-      ? value
-      : Object.fromEntries(Object.entries(value).sort());
-  return `${firstRunId}-${hash64(JSON.stringify(event, inOrder))}`;
-}
-
-export function webhookWorkflowId({ target, id }: Pick<WebhookOrder, 'target' | 'id'>): string {
-  return `${WorkflowIdPrefix.followUpWebhook}${target}/${id}`;
-}
-
-/** `ApplicationFailure.type` of a webhook that its receiver has not accepted. */
-export const WEBHOOK_NOT_DELIVERED = 'WebhookNotDelivered';

@@ -1,4 +1,4 @@
-import { findFreePort, isPortFree } from '../ports.js';
+import { findFreePort, isPortFree } from '../node/tcp-ports.js';
 import type { ResolveOptions } from './download.js';
 import {
   childEnvironment,
@@ -9,7 +9,7 @@ import {
 } from './process.js';
 import { resolveTemporalCli } from './resolve.js';
 
-export type { OnProgress } from './process.js';
+export { type OnProgress } from './process.js';
 
 interface DevServerOptions extends ResolveOptions {
   /** gRPC port. @default a free one */

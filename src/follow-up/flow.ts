@@ -1,37 +1,36 @@
-import { iso } from '../contract/durations.js';
-import type { BlockReason, SendOutcome, WaitReason } from '../contract/budget.js';
-import { defined } from '../contract/defined.js';
+import { defined, hash64, iso } from '../common/index.js';
 import {
   type AgentJob,
+  type BlockReason,
   type Delivered,
   type DeliveryDecision,
   deliveryDecisions,
   endOf,
   type FailureDetails,
   FailureType,
-  type FollowUpResult,
-  type FollowUpSettings,
-} from '../contract/index.js';
-import {
   type FollowUpFacts,
   type FollowUpProgress,
+  type FollowUpResult,
+  type FollowUpSettings,
   type FollowUpStanding,
   isEndState,
   isTerminalStatus,
-} from '../contract/follow-up.js';
-import { describeEarlier, hash64 } from '../contract/text.js';
+  type SendOutcome,
+  type WaitReason,
+} from '../contract/index.js';
 import {
   type Answer,
+  describeEarlier,
   fingerprint,
   type Full,
   type Granted,
   isAtWork,
+  isUndelivered,
   type Known,
   knownReason,
+  mayHaveArrived,
   type Waiting,
-} from '../contract/protocol.js';
-import { isUndelivered, mayHaveArrived } from '../contract/signs.js';
-import { type FollowUpPort, grantName, reasonAgainst, type SendResult } from './port.js';
+} from '../protocol/index.js';
 import {
   firstSeen,
   GONE_MS,
@@ -40,7 +39,8 @@ import {
   type WatchGoal,
   type WatchOrder,
   type WatchResult,
-} from './watch.js';
+} from './judge.js';
+import { type FollowUpPort, grantName, reasonAgainst, type SendResult } from './port.js';
 
 /** Thrown when a follow-up ends without a result. */
 export class Failed extends Error {

@@ -1,10 +1,16 @@
 import { z } from 'zod';
-import { type Refusal, type SendOutcome, sendOutcomes } from '../contract/budget.js';
-import type { Delivered } from '../contract/choices.js';
-import type { FollowUpSettings } from '../contract/follow-up-input.js';
-import { type AgentJob, agentJobSchema, type FollowUpProgress } from '../contract/follow-up.js';
-import { anyAnswerSchema, type Ask, type End, isAtWork, type Settlement, slotSchema } from '../contract/protocol.js';
-import type { WatchOrder, WatchResult } from './watch.js';
+import {
+  type AgentJob,
+  agentJobSchema,
+  type Delivered,
+  type FollowUpProgress,
+  type FollowUpSettings,
+  type Refusal,
+  type SendOutcome,
+  sendOutcomes,
+} from '../contract/index.js';
+import { anyAnswerSchema, type Ask, type End, isAtWork, type Settlement, slotSchema } from '../protocol/index.js';
+import type { WatchOrder, WatchResult } from './judge.js';
 
 /** What a follow-up needs from its environment: a Temporal workflow or the simulation. No call rejects. */
 export interface FollowUpPort {

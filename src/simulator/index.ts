@@ -4,19 +4,19 @@ import { once, setMaxListeners } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { buffer } from 'node:stream/consumers';
-import { idSchema } from '../contract/ids.js';
-import { type Answer, deliver, errorAnswer } from './answers.js';
+import { idSchema } from '../contract/index.js';
 import type { PlannedFault } from './faults.js';
 import type { JobChange, NewJob, ServiceJob } from './jobs.js';
 import { Ledger, type LedgerEntry, maxInAnyWindow } from './ledger.js';
-import { type SimulatorOptions, type SimulatorUpdate, toSettings } from './options.js';
 import { type MessageHook, Service } from './requests.js';
+import { type Answer, deliver, errorAnswer } from './responses.js';
+import { type SimulatorOptions, type SimulatorUpdate, toSettings } from './simulator-options.js';
 
-export type { PlannedFault } from './faults.js';
-export type { NewJob } from './jobs.js';
-export type { LedgerEntry } from './ledger.js';
-export { simulatorOptionsSchema, type SimulatorOptions } from './options.js';
-export type { MessageHook, MessageStep } from './requests.js';
+export { type PlannedFault } from './faults.js';
+export { type NewJob } from './jobs.js';
+export { type LedgerEntry } from './ledger.js';
+export { type MessageHook, type MessageStep } from './requests.js';
+export { type SimulatorOptions, simulatorOptionsSchema } from './simulator-options.js';
 
 /** Connections that may wait for accept; Linux caps it at `net.core.somaxconn`, 4,096 by default. */
 const BACKLOG = 4_096;

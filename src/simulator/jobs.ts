@@ -1,5 +1,5 @@
-import type { SimulatorSettings } from './options.js';
 import type { Random } from './random.js';
+import type { SimulatorSettings } from './simulator-options.js';
 
 export interface ServiceJob {
   id: string;

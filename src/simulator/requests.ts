@@ -1,12 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
-import { type Answer, errorAnswer, failedAnswer, jobAnswer, retryAfterHeader, struckAnswer } from './answers.js';
 import { FaultPlan, type PlannedFault } from './faults.js';
 import { JobStore } from './jobs.js';
 import type { Ledger, LedgerEntry } from './ledger.js';
 import { type Limiter, shareLimiter } from './limiter.js';
-import type { SimulatorSettings } from './options.js';
 import { createRandom, type Random } from './random.js';
+import { type Answer, errorAnswer, failedAnswer, jobAnswer, retryAfterHeader, struckAnswer } from './responses.js';
+import type { SimulatorSettings } from './simulator-options.js';
 
 /**
  * Steps of a message request: it has arrived, before any decision; it is in the ledger, also on disk; its answer is

@@ -3,8 +3,8 @@ import type { ClientPlugin, ConnectionPlugin } from '@temporalio/client';
 import type { DataConverter, PayloadCodec } from '@temporalio/common';
 import type { BundlerPlugin, NativeConnectionPlugin, WorkerPlugin } from '@temporalio/worker';
 import { z } from 'zod';
+import { messageOf } from '../common/index.js';
 import { ConfigError } from '../config/settings-reader.js';
-import { messageOf } from '../contract/text.js';
 
 export type TemporalPlugin = ConnectionPlugin & NativeConnectionPlugin & ClientPlugin & WorkerPlugin & BundlerPlugin;
 

@@ -1,15 +1,14 @@
 import { type Client, WorkflowFailedError } from '@temporalio/client';
 import { WorkflowNotFoundError } from '@temporalio/common';
 import { trimOutcome } from '../batch/outcome.js';
+import { type ItemOutcome, SearchAttribute } from '../contract/index.js';
 import {
   type ExpectedItem,
   type FoundItem,
   ITEM_HASH_MEMO,
   outcomeOfFailure,
   outcomeOfResult,
-} from '../contract/batch-protocol.js';
-import type { ItemOutcome } from '../contract/batch-result.js';
-import { SearchAttribute } from '../contract/index.js';
+} from '../protocol/index.js';
 import { isOpen } from './lookups.js';
 
 /**

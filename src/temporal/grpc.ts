@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { defaultGrpcRetryOptions, isGrpcServiceError, makeGrpcRetryInterceptor } from '@temporalio/client';
-import { messageOf } from '../contract/text.js';
-import { maskSecrets } from '../secrets.js';
 import { InterceptingCall, type Interceptor, Metadata, status } from '@grpc/grpc-js';
+import { defaultGrpcRetryOptions, isGrpcServiceError, makeGrpcRetryInterceptor } from '@temporalio/client';
+import { messageOf } from '../common/index.js';
+import { maskSecrets } from '../secrets/secrets.js';
 
 /** The gRPC status codes that this project needs. A copy, because the client package has no `@grpc/grpc-js`. */
 export const GrpcStatus = {

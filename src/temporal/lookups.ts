@@ -1,8 +1,8 @@
 import type { Client, ConnectionLike, WorkflowExecutionDescription } from '@temporalio/client';
 import { type Payload, WorkflowNotFoundError } from '@temporalio/common';
 import { z } from 'zod';
-import { defined } from '../contract/defined.js';
-import { budgetTaskQueue } from '../contract/names.js';
+import { defined } from '../common/index.js';
+import { budgetTaskQueue } from '../contract/index.js';
 import { describeGrpcError, GrpcStatus, grpcStatusOf } from './grpc.js';
 
 const ENDS = "('Completed', 'Failed', 'Canceled', 'Terminated', 'TimedOut', 'ContinuedAsNew')";

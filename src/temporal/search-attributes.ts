@@ -1,7 +1,7 @@
 import type { ConnectionLike } from '@temporalio/client';
 import { SearchAttribute } from '../contract/index.js';
-import { TemporalUnreachableError } from './errors.js';
 import { describeGrpcError, GrpcStatus, grpcStatusOf, isPassingTrouble, pause } from './grpc.js';
+import { TemporalUnreachableError } from './unreachable-error.js';
 
 /** `INDEXED_VALUE_TYPE_*` of Temporal's API, and a value that nothing has, for a query. */
 const TYPES = {

@@ -1,8 +1,8 @@
 import { z } from 'zod';
 import { isLoopbackHost } from '../agent-jobs/base-url.js';
-import { targetNameSchema } from '../contract/follow-up-input.js';
-import { keepSecret } from '../secrets.js';
-import { watchFile } from '../text-file.js';
+import { targetNameSchema } from '../contract/index.js';
+import { watchFile } from '../node/text-file.js';
+import { keepSecret } from '../secrets/secrets.js';
 
 /** Where a webhook goes. */
 export interface WebhookTarget {

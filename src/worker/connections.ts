@@ -5,7 +5,6 @@ import type { Logger } from 'pino';
 import { describeIgnoredProxies, type TemporalConfig } from '../config/index.js';
 import { formatDuration } from '../contract/index.js';
 import type { TemporalPlugin } from '../temporal/data-converter.js';
-import { TemporalUnreachableError } from '../temporal/errors.js';
 import {
   callRetries,
   describeGrpcError,
@@ -16,6 +15,7 @@ import {
   pause,
   WITHOUT_PROXY,
 } from '../temporal/grpc.js';
+import { TemporalUnreachableError } from '../temporal/unreachable-error.js';
 
 /** A worker's connections: one for the Temporal workers, and one for other calls. */
 export interface Connections {

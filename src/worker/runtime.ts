@@ -1,8 +1,8 @@
 import { Runtime } from '@temporalio/worker';
 import type { Logger } from 'pino';
 import { logLevels } from '../config/index.js';
-import { temporalLevel, toTemporalLogger } from '../logging.js';
-import { findFreePort } from '../ports.js';
+import { findFreePort } from '../node/tcp-ports.js';
+import { temporalLevel, toTemporalLogger } from './logging.js';
 import { histogramBucketOverrides } from './metrics.js';
 
 let installed: { logger: Logger; metricsUrl: string } | undefined;

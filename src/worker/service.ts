@@ -4,9 +4,9 @@ import type { Logger } from 'pino';
 import type { WatchedApiKeys } from '../agent-jobs/index.js';
 import type { WorkerConfig } from '../config/index.js';
 import { type Connections, followApiKey } from './connections.js';
-import { shutdownForceMs } from './options.js';
 import { waitUntilPolled, watchReadiness } from './readiness.js';
 import { notReady, type WorkerStatus } from './status-server.js';
+import { shutdownForceMs } from './worker-options.js';
 
 /** A running worker. */
 export interface WorkerService {

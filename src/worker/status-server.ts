@@ -1,9 +1,9 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { codeOf } from '../common/index.js';
 import { ConfigError, type StatusAddress } from '../config/index.js';
-import { codeOf } from '../contract/text.js';
-import { PACKAGE_VERSION } from '../package.js';
-import { maskSecrets } from '../secrets.js';
+import { PACKAGE_VERSION } from '../node/package.js';
+import { maskSecrets } from '../secrets/secrets.js';
 
 /** The answer of `/readyz`: whether the worker accepts and can send follow-ups, and if not, why. */
 export interface Readiness {

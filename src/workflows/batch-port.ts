@@ -1,15 +1,15 @@
 import { CancellationScope, condition, proxyActivities, sleep } from '@temporalio/workflow';
 import type { z } from 'zod';
 import type { ItemFinder } from '../activities/find-items.js';
-import type { FlowPort } from '../batch/flow.js';
+import type { FlowPort } from '../batch/woken-flow.js';
+import { type BatchItemsRange, MAX_RESULT_ITEMS, parseInput } from '../contract/index.js';
 import {
   type FindItemsInput,
   type FoundItem,
   foundItemSchema,
   type FoundPart,
   foundPartSchema,
-} from '../contract/batch-protocol.js';
-import { type BatchItemsRange, MAX_RESULT_ITEMS, parseInput } from '../contract/index.js';
+} from '../protocol/index.js';
 
 const activities = proxyActivities<ItemFinder>({
   startToCloseTimeout: '2m',

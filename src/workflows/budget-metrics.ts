@@ -1,7 +1,7 @@
 import type { MetricMeter } from '@temporalio/common';
 import { metricMeter } from '@temporalio/workflow';
 import type { Budget } from '../budget/budget.js';
-import { refusals } from '../contract/budget.js';
+import { refusals } from '../contract/index.js';
 
 /**
  * Returns a function that reports the metrics of a budget. A budget that moves leaves its last values on the old

@@ -1,15 +1,17 @@
 import { setHandler } from '@temporalio/workflow';
 import type { BudgetLoop } from '../budget/loop.js';
+import { defined } from '../common/index.js';
 import {
   type BudgetStatus,
+  parseInput,
+  pauseInputSchema,
   pauseUpdate,
   resumeUpdate,
+  setLimitInputSchema,
   setLimitUpdate,
   takeInputSchema,
   takeUpdate,
-} from '../contract/budget.js';
-import { defined } from '../contract/defined.js';
-import { parseInput, pauseInputSchema, setLimitInputSchema } from '../contract/index.js';
+} from '../contract/index.js';
 import { accept, invalidInput } from './failures.js';
 
 /** Registers the handlers of operators' updates. All but `take` return the status. */

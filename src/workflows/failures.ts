@@ -1,7 +1,13 @@
 import { ApplicationFailure } from '@temporalio/workflow';
-import type { Delivered } from '../contract/choices.js';
-import { describeIssues, type FailureDetails, FailureType, type InputIssue, type Parsed } from '../contract/index.js';
-import { describeEarlier } from '../contract/text.js';
+import {
+  type Delivered,
+  describeIssues,
+  type FailureDetails,
+  FailureType,
+  type InputIssue,
+  type Parsed,
+} from '../contract/index.js';
+import { describeEarlier } from '../protocol/index.js';
 
 /** A typed failure with {@link FailureDetails}, which say whether the message was delivered. */
 export function failure(type: FailureType, message: string, details: FailureDetails): ApplicationFailure {

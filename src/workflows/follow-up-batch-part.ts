@@ -10,9 +10,18 @@ import {
   WorkflowIdReusePolicy,
   workflowInfo,
 } from '@temporalio/workflow';
-import type { ItemOutcome } from '../contract/batch-result.js';
-import type { FlowPort } from '../batch/flow.js';
 import { PartFlow, type PartPort } from '../batch/part-flow.js';
+import type { FlowPort } from '../batch/woken-flow.js';
+import { messageOf } from '../common/index.js';
+import {
+  type BatchCounts,
+  batchItemsQuery,
+  followUpBatchWorkflowId,
+  type ItemOutcome,
+  parseInput,
+  SearchAttribute,
+  WorkflowType,
+} from '../contract/index.js';
 import {
   ITEM_HASH_MEMO,
   outcomeOfFailure,
@@ -22,16 +31,7 @@ import {
   partOrderSignal,
   partReportSignal,
   partWorkflowId,
-} from '../contract/batch-protocol.js';
-import {
-  type BatchCounts,
-  batchItemsQuery,
-  followUpBatchWorkflowId,
-  parseInput,
-  SearchAttribute,
-  WorkflowType,
-} from '../contract/index.js';
-import { messageOf } from '../contract/text.js';
+} from '../protocol/index.js';
 import { createFlowPort, findItems, pageRange, succeeds } from './batch-port.js';
 import { invalidInput } from './failures.js';
 

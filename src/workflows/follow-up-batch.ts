@@ -16,17 +16,9 @@ import {
 } from '@temporalio/workflow';
 import { Batch, type BatchState } from '../batch/batch.js';
 import { BatchFlow, type BatchPort } from '../batch/batch-flow.js';
-import type { FlowPort } from '../batch/flow.js';
 import { tooManyParts } from '../batch/pack.js';
-import { parseUncheckedBatchInput, templateOf, unfilledItemsOf } from '../contract/batch-input.js';
-import {
-  batchPartsQuery,
-  partOrderSignal,
-  partReportSchema,
-  partReportSignal,
-  partWorkflowId,
-} from '../contract/batch-protocol.js';
-import { defined } from '../contract/defined.js';
+import type { FlowPort } from '../batch/woken-flow.js';
+import { defined } from '../common/index.js';
 import {
   addItemsUpdate,
   batchItemsQuery,
@@ -42,6 +34,16 @@ import {
   SearchAttribute,
   WorkflowType,
 } from '../contract/index.js';
+import {
+  batchPartsQuery,
+  parseUncheckedBatchInput,
+  partOrderSignal,
+  partReportSchema,
+  partReportSignal,
+  partWorkflowId,
+  templateOf,
+  unfilledItemsOf,
+} from '../protocol/index.js';
 import { createFlowPort, findPart, pageRange, succeeds } from './batch-port.js';
 import { accept, invalidInput } from './failures.js';
 import { findTargets, notify } from './follow-up-webhook.js';

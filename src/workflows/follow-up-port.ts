@@ -16,11 +16,10 @@ import {
   upsertSearchAttributes,
   workflowInfo,
 } from '@temporalio/workflow';
-import type { Delivered } from '../contract/choices.js';
-import type { FollowUpSettings } from '../contract/follow-up-input.js';
-import { MAX_KEYWORD_LENGTH, SearchAttribute } from '../contract/names.js';
 import type { Activities } from '../activities/index.js';
-import { describeProgress } from '../follow-up/details.js';
+import { type Delivered, type FollowUpSettings, MAX_KEYWORD_LENGTH, SearchAttribute } from '../contract/index.js';
+import { describeProgress } from '../follow-up/follow-up-details.js';
+import { readWatchResult, type WatchOrder, type WatchResult } from '../follow-up/judge.js';
 import {
   type FollowUpPort,
   grantName,
@@ -35,7 +34,6 @@ import {
   type Stoppable,
   type Trouble,
 } from '../follow-up/port.js';
-import { readWatchResult, type WatchOrder, type WatchResult } from '../follow-up/watch.js';
 import { isFirstRun } from './this-run.js';
 
 /** Reading the job takes at most 7 s, and a call to the budget 5 s. As a local activity, both cost one event. */

@@ -11,8 +11,7 @@ import {
   WorkflowIdReusePolicy,
   workflowInfo,
 } from '@temporalio/workflow';
-import type { WebhookActivities } from '../activities/webhooks.js';
-import { iso } from '../contract/durations.js';
+import { iso } from '../common/index.js';
 import { type InputIssue, parseInput, type Webhook, WorkflowType } from '../contract/index.js';
 import {
   WEBHOOK_NOT_DELIVERED,
@@ -20,7 +19,8 @@ import {
   type WebhookOrder,
   webhookOrderSchema,
   webhookWorkflowId,
-} from '../contract/webhook.js';
+} from '../protocol/index.js';
+import type { WebhookActivities } from '../webhooks/webhook-activities.js';
 import { accept, invalidInput } from './failures.js';
 import { isFirstRun } from './this-run.js';
 

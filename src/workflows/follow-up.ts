@@ -1,4 +1,3 @@
-import type { FollowUpProgress } from '../contract/follow-up.js';
 import {
   ApplicationFailure,
   CancellationScope,
@@ -11,18 +10,19 @@ import {
   workflowInfo,
 } from '@temporalio/workflow';
 import { z } from 'zod';
-import type { ItemOutcome } from '../contract/batch-result.js';
-import type { Delivered } from '../contract/choices.js';
-import { defined } from '../contract/defined.js';
-import { notifySchema } from '../contract/follow-up-input.js';
+import { defined, hash64 } from '../common/index.js';
 import {
+  type Delivered,
   endOf,
   FailureType,
   followUpInputSchema,
+  type FollowUpProgress,
   type FollowUpResult,
   type FollowUpSettings,
   idSchema,
   type InputIssue,
+  type ItemOutcome,
+  notifySchema,
   parseFollowUpWorkflowId,
   parseInput,
   pollNowSignal,
@@ -30,12 +30,10 @@ import {
   resolveDeliveryUpdate,
   SearchAttribute,
 } from '../contract/index.js';
-import { outcomeOfFailure } from '../contract/batch-protocol.js';
-import { failure, invalidInput } from './failures.js';
-import { answerSchema, answerSignal, wakeSignal } from '../contract/protocol.js';
-import { hash64 } from '../contract/text.js';
-import { describeProgress } from '../follow-up/details.js';
 import { Failed, FollowUp } from '../follow-up/flow.js';
+import { describeProgress } from '../follow-up/follow-up-details.js';
+import { answerSchema, answerSignal, outcomeOfFailure, wakeSignal } from '../protocol/index.js';
+import { failure, invalidInput } from './failures.js';
 import { createPort, wasDelivered } from './follow-up-port.js';
 import { findTargets, notify } from './follow-up-webhook.js';
 

@@ -9,31 +9,36 @@ import {
   setHandler,
   workflowInfo,
 } from '@temporalio/workflow';
-import { instantMsSchema } from '../contract/durations.js';
-import { parseFollowUpWorkflowId, parseInput, projectBudgetWorkflowId } from '../contract/index.js';
-import { createBudgetMetrics } from './budget-metrics.js';
-import { handleOrders } from './budget-orders.js';
-import { accept, invalidInput } from './failures.js';
-import { continueAsNew, isContinued, isNextRunDue } from './this-run.js';
 import type { Activities } from '../activities/index.js';
 import { Budget, type Message } from '../budget/budget.js';
+import { describeBudget, SHOWN_SENDS } from '../budget/budget-details.js';
 import { BudgetLoop, type BudgetPort } from '../budget/loop.js';
 import { type BudgetState, newState } from '../budget/state.js';
-import { describeBudget, SHOWN_SENDS } from '../budget/details.js';
 import { budgetStatus } from '../budget/status.js';
 import { trim } from '../budget/trim.js';
-import { type BudgetStatus, budgetStatusQuery } from '../contract/budget.js';
+import { instantMsSchema } from '../common/index.js';
 import {
-  type ProjectBudgetInput,
-  projectBudgetInputSchema,
+  type BudgetStatus,
+  budgetStatusQuery,
+  parseFollowUpWorkflowId,
+  parseInput,
+  projectBudgetWorkflowId,
+} from '../contract/index.js';
+import {
   answerSignal,
   askSchema,
   askUpdate,
   budgetEventSchema,
+  type ProjectBudgetInput,
+  projectBudgetInputSchema,
+  tellSignal,
   wakeSignal,
   wasDeliveredQuery,
-  tellSignal,
-} from '../contract/protocol.js';
+} from '../protocol/index.js';
+import { createBudgetMetrics } from './budget-metrics.js';
+import { handleOrders } from './budget-orders.js';
+import { accept, invalidInput } from './failures.js';
+import { continueAsNew, isContinued, isNextRunDue } from './this-run.js';
 
 const { listRecentSends } = proxyLocalActivities<Activities>({
   startToCloseTimeout: '20s',

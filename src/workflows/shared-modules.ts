@@ -1,13 +1,9 @@
 import { z } from 'zod';
 import * as budget from '../budget/budget.js';
-import * as followUp from '../follow-up/flow.js';
-import * as batchProtocol from '../contract/batch-protocol.js';
-import * as durations from '../contract/durations.js';
-import * as followUpInput from '../contract/follow-up-input.js';
+import * as common from '../common/index.js';
 import * as contract from '../contract/index.js';
-import * as protocol from '../contract/protocol.js';
-import * as validation from '../contract/validation.js';
-import * as webhook from '../contract/webhook.js';
+import * as followUp from '../follow-up/flow.js';
+import * as protocol from '../protocol/index.js';
 
 /**
  * Evaluates these modules and their imports once per workflow thread, before any workflow runs. Otherwise each workflow
@@ -16,7 +12,7 @@ import * as webhook from '../contract/webhook.js';
  * The shared modules must be the same for every workflow: no state, clock or randomness at the top level. The SDK
  * freezes everything that they export.
  */
-const modules = [batchProtocol, budget, contract, durations, followUp, followUpInput, protocol, validation, webhook];
+const modules = [budget, common, contract, followUp, protocol];
 for (const shared of modules) {
   for (const value of Object.values(shared) as unknown[]) {
     if (value instanceof z.ZodType) settle(value);

@@ -3,15 +3,15 @@ import { ApplicationFailureCategory, CancelledFailure } from '@temporalio/common
 import { MockActivityEnvironment } from '@temporalio/testing';
 import { DefaultLogger } from '@temporalio/worker';
 import { beforeEach, describe, expect, test, vi } from 'vitest';
-import type { AgentJobsClient, GetJobOutcome, SendMessageOutcome } from '../../src/agent-jobs/index.js';
-import type { AgentJob } from '../../src/contract/index.js';
-import { type ActivityDependencies, createActivities } from '../../src/activities/index.js';
 import { type Budgets, BudgetStoppedError } from '../../src/activities/budgets.js';
-import type { Answer, Known } from '../../src/contract/protocol.js';
+import { type ActivityDependencies, createActivities } from '../../src/activities/index.js';
+import type { AgentJobsClient, GetJobOutcome, SendMessageOutcome } from '../../src/agent-jobs/index.js';
+import { iso } from '../../src/common/index.js';
+import type { AgentJob } from '../../src/contract/index.js';
+import { firstSeen, type Read, type Seen, type WatchOrder } from '../../src/follow-up/judge.js';
 import type { SendOrder, SlotOrder } from '../../src/follow-up/port.js';
-import { iso } from '../../src/contract/durations.js';
-import { firstSeen, type Read, type Seen, type WatchOrder } from '../../src/follow-up/watch.js';
-import { keepSecret } from '../../src/secrets.js';
+import type { Answer, Known } from '../../src/protocol/index.js';
+import { keepSecret } from '../../src/secrets/secrets.js';
 import * as s from '../follow-up/support.js';
 import {
   DAY,

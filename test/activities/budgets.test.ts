@@ -3,7 +3,7 @@ import { MockActivityEnvironment } from '@temporalio/testing';
 import { DefaultLogger } from '@temporalio/worker';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { BudgetStoppedError, createBudgets } from '../../src/activities/budgets.js';
-import type { Ask } from '../../src/contract/protocol.js';
+import type { Ask } from '../../src/protocol/index.js';
 
 const settled = () => new Promise<void>((resolve) => setImmediate(resolve));
 

@@ -4,10 +4,10 @@ import type { ApplicationFailure } from '@temporalio/common';
 import { MockActivityEnvironment } from '@temporalio/testing';
 import { DefaultLogger } from '@temporalio/worker';
 import { afterAll, expect, onTestFinished, test } from 'vitest';
-import { createWebhookActivities, type WebhookDependencies } from '../../src/activities/webhooks.js';
-import type { WebhookOrder } from '../../src/contract/webhook.js';
+import type { WebhookOrder } from '../../src/protocol/index.js';
 import { createSerialLookup } from '../../src/webhooks/lookup.js';
 import { parseTargets } from '../../src/webhooks/targets.js';
+import { createWebhookActivities, type WebhookDependencies } from '../../src/webhooks/webhook-activities.js';
 import { eventually } from '../support/eventually.js';
 import { newWebhookSecret, startWebhookReceiver } from '../support/webhook-receiver.js';
 

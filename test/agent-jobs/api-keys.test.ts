@@ -2,8 +2,8 @@ import { mkdtemp, rename, rm, symlink, utimes, writeFile } from 'node:fs/promise
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test, vi } from 'vitest';
-import { createApiKeys, type ApiKeySource } from '../../src/agent-jobs/index.js';
-import { maskSecrets } from '../../src/secrets.js';
+import { type ApiKeySource, createApiKeys } from '../../src/agent-jobs/index.js';
+import { maskSecrets } from '../../src/secrets/secrets.js';
 import { JOB, send, useClient, usePeer, writes } from './support/harness.js';
 import { answer } from './support/peer.js';
 

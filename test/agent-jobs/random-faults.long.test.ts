@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { createAgentJobsClient } from '../../src/agent-jobs/index.js';
-import type { SendOutcome } from '../../src/contract/budget.js';
+import type { SendOutcome } from '../../src/contract/index.js';
 import { createRandom, type Random } from '../../src/simulator/random.js';
 import { type Cut, startCuttingRelay } from './support/cutting-relay.js';
 import { ADDRESS, API_KEY, JOB } from './support/harness.js';

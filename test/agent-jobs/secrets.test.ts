@@ -1,8 +1,8 @@
 import { inspect } from 'node:util';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { createMaskCache, createSecretMask, MASK } from '../../src/agent-jobs/secret-mask.js';
 import { errorText, parseJob } from '../../src/agent-jobs/service-text.js';
+import { createMaskCache, createSecretMask, MASK } from '../../src/secrets/secret-mask.js';
 import { API_KEY, get, send, useClient, usePeer, writes } from './support/harness.js';
 import { answer } from './support/peer.js';
 

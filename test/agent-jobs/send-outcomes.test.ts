@@ -1,10 +1,10 @@
 import type * as net from 'node:net';
 import { describe, expect, test } from 'vitest';
 import type { AgentJobsClientOptions } from '../../src/agent-jobs/index.js';
-import type { SendOutcome } from '../../src/contract/budget.js';
-import type { GetJobFailureReason } from '../../src/contract/signs.js';
+import type { SendOutcome } from '../../src/contract/index.js';
+import type { GetJobFailureReason } from '../../src/protocol/index.js';
 import { acts, ADDRESS, get, JOB, send, sendUntilDeadline, useClient, usePeer, writes } from './support/harness.js';
-import { answer, reset, type PeerScript } from './support/peer.js';
+import { answer, type PeerScript, reset } from './support/peer.js';
 
 /** What a peer does, and what that means for a message and for a read. */
 type Row = [peer: string, script: PeerScript, outcome: SendOutcome, read: GetJobFailureReason | 'job', more?: More];

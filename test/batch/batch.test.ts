@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { Batch, type BatchStart } from '../../src/batch/batch.js';
 import { jsonBytes, MAX_PART_ITEMS } from '../../src/batch/pack.js';
 import { Part } from '../../src/batch/part.js';
-import type { PartInput } from '../../src/contract/batch-protocol.js';
+import type { PartInput } from '../../src/protocol/index.js';
 
 const START: BatchStart = { batchId: 'b', maxOpen: 50, template: { lane: 'batch' }, sealed: true, startedAtMs: 0 };
 const OPEN = { ...START, sealed: false };

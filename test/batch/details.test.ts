@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { describeBatch } from '../../src/batch/details.js';
+import { describeBatch } from '../../src/batch/batch-details.js';
 import type { BatchStatus } from '../../src/contract/index.js';
 
 const nowMs = Date.UTC(2026, 0, 2, 12);

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { PartFlow, type PartPort } from '../../src/batch/part-flow.js';
-import type { FoundItem, PartInput, PartOrder } from '../../src/contract/batch-protocol.js';
-import type { ItemOutcome } from '../../src/contract/batch-result.js';
+import type { ItemOutcome } from '../../src/contract/index.js';
+import type { FoundItem, PartInput, PartOrder } from '../../src/protocol/index.js';
 
 const ORDER: PartOrder = { number: 1, share: 2 };
 const items = [1, 2].map((n) => ({ projectId: 'p', jobId: `job-${n}`, prompt: 'go on' }));

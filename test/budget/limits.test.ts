@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { type BudgetState, followUpKey, jobKey, type KnownSend } from '../../src/budget/state.js';
 import { trim } from '../../src/budget/trim.js';
-import { askSchema } from '../../src/contract/protocol.js';
+import { askSchema } from '../../src/protocol/index.js';
 import { askOf, Desk, lastTurn, names } from './support.js';
 
 const MIB = 1_048_576;

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { Budget } from '../../src/budget/budget.js';
 import { newState } from '../../src/budget/state.js';
-import type { Answer, Ask, Granted } from '../../src/contract/protocol.js';
+import type { Answer, Ask, Granted } from '../../src/protocol/index.js';
 import { askOf, followUp, names, SECOND, T0 } from './support.js';
 
 const settings = { limit: 100, windowMs: 3_600_000, reserve: 0, marginMs: 0 };

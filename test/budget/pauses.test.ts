@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { budgetStatus } from '../../src/budget/status.js';
-import { iso } from '../../src/contract/durations.js';
-import type { Refusal } from '../../src/contract/budget.js';
+import { iso } from '../../src/common/index.js';
+import type { Refusal } from '../../src/contract/index.js';
 import { Desk, followUp, HELD, HOUR, lastTurn, LEASE, MINUTE, names, SECOND, T0 } from './support.js';
 
 const newDesk = () => new Desk({ limit: 100 });

@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Message } from '../../src/budget/budget.js';
-import type { Answer } from '../../src/contract/protocol.js';
-import type { SendOutcome } from '../../src/contract/budget.js';
+import type { SendOutcome } from '../../src/contract/index.js';
+import type { Answer } from '../../src/protocol/index.js';
 import { Desk } from './support.js';
 
 const STEP = 5_000;

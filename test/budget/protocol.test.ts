@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import type { ZodType } from 'zod';
-import { iso } from '../../src/contract/durations.js';
-import { answerSchema, askSchema, budgetEventSchema, fingerprint } from '../../src/contract/protocol.js';
+import { iso } from '../../src/common/index.js';
+import { answerSchema, askSchema, budgetEventSchema, fingerprint } from '../../src/protocol/index.js';
 import { askOf, lastTurn, T0 } from './support.js';
 
 const send = { workflowId: 'w', runId: 'r', sendNumber: 1 };

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { describeBudget } from '../../src/budget/details.js';
+import { describeBudget } from '../../src/budget/budget-details.js';
 import { budgetStatus } from '../../src/budget/status.js';
 import { HOUR, MINUTE, SECOND, T0 } from './support.js';
 import { type Response, VirtualProject } from './virtual-project.js';

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { iso } from '../../src/contract/durations.js';
+import { iso } from '../../src/common/index.js';
 import { Desk, followUp, HOUR, names, T0, testRules } from './support.js';
 
 describe('a slot', () => {

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { describeBudget } from '../../src/budget/details.js';
+import { describeBudget } from '../../src/budget/budget-details.js';
 import { budgetStatus } from '../../src/budget/status.js';
 import { Desk, followUp, MINUTE, OVER } from './support.js';
 

@@ -1,8 +1,8 @@
 import { expect, it } from 'vitest';
 import { Budget, type ListedSend, type Message, type Places } from '../../src/budget/budget.js';
 import { newState } from '../../src/budget/state.js';
-import type { Answer, Ask, BudgetSettings, End, Settlement } from '../../src/contract/protocol.js';
-import type { SendOutcome, TakeAnswer } from '../../src/contract/budget.js';
+import type { SendOutcome, TakeAnswer } from '../../src/contract/index.js';
+import type { Answer, Ask, BudgetSettings, End, Settlement } from '../../src/protocol/index.js';
 
 export const SECOND = 1_000;
 export const MINUTE = 60 * SECOND;

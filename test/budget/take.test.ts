@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { budgetStatus } from '../../src/budget/status.js';
-import { iso } from '../../src/contract/durations.js';
+import { iso } from '../../src/common/index.js';
 import { Desk, HELD, HOUR, MINUTE, T0, testRules } from './support.js';
 
 const statusOf = (desk: Desk) => budgetStatus('project', desk.budget, desk.nowMs);

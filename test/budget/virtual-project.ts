@@ -1,8 +1,7 @@
 import { Budget } from '../../src/budget/budget.js';
 import { newState } from '../../src/budget/state.js';
-import type { Lane } from '../../src/contract/choices.js';
-import type { SendOutcome } from '../../src/contract/budget.js';
-import { refusalOf } from '../../src/contract/signs.js';
+import type { Lane, SendOutcome } from '../../src/contract/index.js';
+import { refusalOf } from '../../src/protocol/index.js';
 import { createRandom } from '../../src/simulator/random.js';
 import { HOUR, MINUTE, SECOND, T0 } from './support.js';
 

@@ -1,6 +1,6 @@
 import { describe, expect, inject, test } from 'vitest';
-import { batch, freeze, kill, restart } from '../../tools/chaos/workers.js';
 import { steps } from '../../tools/chaos/worker-process.js';
+import { batch, freeze, kill, restart } from '../../tools/chaos/workers.js';
 
 const TIMEOUT_MS = 1_800_000;
 const run = () => ({ seed: 1, scale: 1, address: inject('temporalAddress') });

@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream';
 import { expect, test } from 'vitest';
-import { openSource } from '../../src/cli/options.js';
 import { BadLinesError, type BatchFileOptions, readBatchFile } from '../../src/cli/batch-file.js';
+import { openSource } from '../../src/cli/input-options.js';
 
 type Content = string | Buffer | Iterable<Buffer>;
 const line = (jobId: string, prompt = 'Add tests.') => JSON.stringify({ projectId: 'p', jobId, prompt });

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { describeBatch, describeBatchResult, describePreview, exitCodeOfBatch } from '../../src/cli/batch.js';
+import { describeBatch, describeBatchResult, describePreview, exitCodeOfBatch } from '../../src/cli/batch-commands.js';
 import type { BatchItem, BatchStatus, FollowUpBatchResult } from '../../src/contract/index.js';
 import { timeless } from './run-cli.js';
 

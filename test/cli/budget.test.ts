@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
-import { describeBudgetUpdate, summariseBudgetUpdate } from '../../src/cli/budget.js';
+import { describeBudgetUpdate, summariseBudgetUpdate } from '../../src/cli/budget-commands.js';
 import type { BudgetStatus } from '../../src/contract/index.js';
 import { eventually } from '../support/eventually.js';
 import { FAST } from '../support/stack.js';

@@ -4,7 +4,7 @@ import { promisify } from 'node:util';
 import { afterEach, expect, inject, test } from 'vitest';
 import { eventually } from '../support/eventually.js';
 import { findFreePorts } from '../support/programs.js';
-import { askCli, runCli, startCli, type CliRun } from './run-cli.js';
+import { askCli, type CliRun, runCli, startCli } from './run-cli.js';
 
 let run: CliRun | undefined;
 afterEach(() => run?.kill('SIGKILL'));

@@ -7,11 +7,11 @@ import { InterceptingCall, type Interceptor } from '@grpc/grpc-js';
 import { Client, Connection } from '@temporalio/client';
 import { afterAll, beforeAll, expect, inject, onTestFinished, test } from 'vitest';
 import { FollowUpClient, type ListedBudget } from '../../src/client/index.js';
-import { firstBudgetStart } from '../../src/contract/protocol.js';
 import { WorkflowType } from '../../src/contract/index.js';
+import { firstBudgetStart } from '../../src/protocol/index.js';
 import { answer, startPeer } from '../agent-jobs/support/peer.js';
 import { eventually } from '../support/eventually.js';
-import { FAST, startStack, type Stack } from '../support/stack.js';
+import { FAST, type Stack, startStack } from '../support/stack.js';
 import { makeNamespace } from '../worker/support.js';
 import { askCli, runCli } from './run-cli.js';
 

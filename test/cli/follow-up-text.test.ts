@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
+import { cellsOf, describeUpdate } from '../../src/cli/follow-up-commands.js';
 import type { FollowUpUpdate, LiveProgress } from '../../src/client/index.js';
-import { cellsOf, describeUpdate } from '../../src/cli/follow-up.js';
-import { plainText, safeJson, safeLine } from '../../src/terminal-text.js';
 import type { FollowUpStanding } from '../../src/contract/index.js';
+import { plainText, safeJson, safeLine } from '../../src/node/terminal-text.js';
 import { timeless } from './run-cli.js';
 
 const at = '2026-01-02T03:04:05.000Z';

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { Connection } from '@temporalio/client';
 import { afterAll, beforeAll, describe, expect, inject, onTestFinished, test } from 'vitest';
 import { loadConfig } from '../../src/config/index.js';
-import { maskSecrets } from '../../src/secrets.js';
+import { maskSecrets } from '../../src/secrets/secrets.js';
 import { type Simulator, startSimulator } from '../../src/simulator/index.js';
 import { eventually } from '../support/eventually.js';
 import { findSecret } from '../support/secret-search.js';

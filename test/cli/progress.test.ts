@@ -1,8 +1,8 @@
 import { PassThrough } from 'node:stream';
 import { expect, test } from 'vitest';
 import { Output } from '../../src/cli/cli.js';
-import { fitFrame, showLive, showProgress } from '../../src/cli/progress.js';
-import { keepSecret } from '../../src/secrets.js';
+import { fitFrame, showLive, showProgress } from '../../src/cli/progress-rows.js';
+import { keepSecret } from '../../src/secrets/secrets.js';
 
 const HOSTILE = 'stopped\u001b[2J\u001b]0;owned\u0007\u009b31m by\r\nsomebody\u202e';
 

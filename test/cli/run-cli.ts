@@ -3,7 +3,7 @@ import { Readable, Writable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, inject } from 'vitest';
 import { main } from '../../src/cli/main.js';
-import { startStack, type Stack } from '../support/stack.js';
+import { type Stack, startStack } from '../support/stack.js';
 
 const COMMAND = fileURLToPath(new URL('../../bin/follow-up.js', import.meta.url));
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { countInPiece, checkBatch, type StartBatchInput } from '../../src/client/hand-over.js';
+import { checkBatch, countInPiece, type StartBatchInput } from '../../src/client/hand-over.js';
 import { InvalidInputError } from '../../src/client/index.js';
 import { MAX_PIECE_BYTES } from '../../src/contract/index.js';
 

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { type BudgetHandle, FollowUpClient, type StartedFollowUp } from '../../src/client/index.js';
 import { projectBudgetWorkflowId } from '../../src/contract/index.js';
 import { eventually } from '../support/eventually.js';
-import { FAST, startStack, type Stack } from '../support/stack.js';
+import { FAST, type Stack, startStack } from '../support/stack.js';
 
 const LIMIT = 5;
 const WINDOW_MS = 10_000;

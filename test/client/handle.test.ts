@@ -6,7 +6,7 @@ import { FollowUpClient, type FollowUpUpdate, TemporalUnreachableError } from '.
 import { ensureSearchAttributes } from '../../src/temporal/search-attributes.js';
 import { resetWorkflow } from '../support/buttons.js';
 import { eventually } from '../support/eventually.js';
-import { FAST, startStack, type Stack } from '../support/stack.js';
+import { FAST, type Stack, startStack } from '../support/stack.js';
 import { startTcpProxy } from '../support/tcp-proxy.js';
 
 const address = inject('temporalAddress');

@@ -1,9 +1,9 @@
 import { type Client } from '@temporalio/client';
 import { defaultPayloadConverter, type Payload, type PayloadCodec } from '@temporalio/common';
 import { describe, expect, test } from 'vitest';
-import { bringUpToDate, joinPlace } from '../../src/client/progress.js';
+import { bringUpToDate, joinPlace } from '../../src/client/live-progress.js';
 import type { BudgetStatus, BudgetWaiter, FollowUpProgress } from '../../src/contract/index.js';
-import type { Seen } from '../../src/follow-up/watch.js';
+import type { Seen } from '../../src/follow-up/judge.js';
 
 const NOW_MS = Date.parse('2026-11-22T12:00:00Z');
 const at = (ms: number) => new Date(NOW_MS + ms).toISOString();

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { Client, Connection } from '@temporalio/client';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { type CreateScheduleInput, FollowUpClient, type Schedules } from '../../src/client/index.js';
-import { batchItemKey, batchIdSchema, keySchema } from '../../src/contract/index.js';
+import { batchIdSchema, batchItemKey, keySchema } from '../../src/contract/index.js';
 import { ensureSearchAttributes } from '../../src/temporal/search-attributes.js';
 import { eventually } from '../support/eventually.js';
 

@@ -3,9 +3,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { inspect } from 'node:util';
 import { describe, expect, test } from 'vitest';
-import { ConfigError, loadClientConfig, loadConfig, loadTemporalConfig } from '../../src/config/index.js';
 import { createApiKeys } from '../../src/agent-jobs/index.js';
-import { projectBudgetInputSchema } from '../../src/contract/protocol.js';
+import { ConfigError, loadClientConfig, loadConfig, loadTemporalConfig } from '../../src/config/index.js';
+import { projectBudgetInputSchema } from '../../src/protocol/index.js';
 import { openTargets } from '../../src/webhooks/targets.js';
 
 type Env = Record<string, string>;

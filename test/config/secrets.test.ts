@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
 import { loadClientConfig } from '../../src/config/index.js';
-import { keepSecret, maskSecrets } from '../../src/secrets.js';
+import { keepSecret, maskSecrets } from '../../src/secrets/secrets.js';
 
 // Secrets stay masked for as long as the process runs, so each value is used once.
 const readable =

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { hash64 } from '../../src/common/index.js';
 import {
   describeIssues,
   durationSchema,
@@ -16,8 +17,7 @@ import {
   parseProjectBudgetWorkflowId,
   projectBudgetWorkflowId,
 } from '../../src/contract/index.js';
-import { hash64 } from '../../src/contract/text.js';
-import { webhookId } from '../../src/contract/webhook.js';
+import { webhookId } from '../../src/protocol/index.js';
 
 describe('workflow ids', () => {
   const id = fc.stringMatching(/^[A-Za-z0-9_-][A-Za-z0-9._~-]{0,127}$/).filter((text) => !text.includes('..'));

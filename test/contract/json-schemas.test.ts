@@ -1,7 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { batchItemsOf, parseBatchInput } from '../../src/contract/batch-input.js';
-import { followUpInputSchema, followUpSettings } from '../../src/contract/follow-up-input.js';
-import { parseInput } from '../../src/contract/validation.js';
+import { followUpInputSchema, followUpSettings, parseInput } from '../../src/contract/index.js';
+import { batchItemsOf, parseBatchInput } from '../../src/protocol/index.js';
 import { schemaCheck } from '../support/schema-check.js';
 
 /** Whether the worker accepts an input. */

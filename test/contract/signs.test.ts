@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { expect, it } from 'vitest';
-import { signOf, signs } from '../../src/contract/signs.js';
+import { signOf, signs } from '../../src/protocol/index.js';
 
 it.each([
   [200, 'job', 'sent', 'job'],

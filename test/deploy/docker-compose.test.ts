@@ -6,7 +6,7 @@ import { parse } from 'yaml';
 import { loadConfig } from '../../src/config/index.js';
 import { parseDurationMs } from '../../src/contract/index.js';
 import { simulatorOptionsSchema } from '../../src/simulator/index.js';
-import { shutdownForceMs } from '../../src/worker/options.js';
+import { shutdownForceMs } from '../../src/worker/worker-options.js';
 import { GO_SERVER_MODULE } from '../support/pins.js';
 import * as s from './support.js';
 

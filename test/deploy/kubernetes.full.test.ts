@@ -6,9 +6,9 @@ import { beforeAll, expect, onTestFinished, test } from 'vitest';
 import { parseAllDocuments } from 'yaml';
 import { loadConfig } from '../../src/config/index.js';
 import { budgetTaskQueue, DEFAULT_TASK_QUEUE } from '../../src/contract/index.js';
-import { shutdownForceMs } from '../../src/worker/options.js';
+import { shutdownForceMs } from '../../src/worker/worker-options.js';
 import { tlsFile } from '../agent-jobs/support/peer.js';
-import { resolveKubernetesTools, type KubernetesTools } from '../support/kubernetes-tools.js';
+import { type KubernetesTools, resolveKubernetesTools } from '../support/kubernetes-tools.js';
 import { describeWith, findMissing } from '../support/requirements.js';
 import { imageName, knownSettings, repositoryPath } from './support.js';
 

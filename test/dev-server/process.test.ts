@@ -3,8 +3,8 @@ import { once } from 'node:events';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { describe, expect, onTestFinished, test } from 'vitest';
 import ts from 'typescript';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { startOnFreePorts, startServerProcess, waitUntilReady } from '../../src/dev-server/process.js';
 import { eventually } from '../support/eventually.js';
 

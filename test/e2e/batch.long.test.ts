@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { addItemsUpdate, followUpBatchWorkflowId, sealUpdate } from '../../src/contract/index.js';
 import { measureHistories, startBatch } from '../support/batch.js';
-import { startStack, type Stack } from '../support/stack.js';
+import { type Stack, startStack } from '../support/stack.js';
 
 const TOTAL = 10_000;
 /** About 220 KiB of JSON. */

@@ -6,12 +6,12 @@ import { fileURLToPath } from 'node:url';
 import { Client } from '@temporalio/client';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { FailureType, projectBudgetWorkflowId, SearchAttribute } from '../../src/contract/index.js';
-import { startDevServer, type DevServer } from '../../src/dev-server/index.js';
+import { type DevServer, startDevServer } from '../../src/dev-server/index.js';
 import { runCli } from '../cli/run-cli.js';
 import { eventually } from '../support/eventually.js';
 import { reaches } from '../support/project.js';
 import { findSecret } from '../support/secret-search.js';
-import { FAST, startStack, type Stack } from '../support/stack.js';
+import { FAST, type Stack, startStack } from '../support/stack.js';
 import { newWebhookSecret, startWebhookReceiver } from '../support/webhook-receiver.js';
 
 /** The example that the docs refer to. */

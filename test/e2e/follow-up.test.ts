@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
-import { SearchAttribute } from '../../src/contract/index.js';
 import type { StartedFollowUp } from '../../src/client/index.js';
+import { SearchAttribute } from '../../src/contract/index.js';
 import type { NewJob } from '../../src/simulator/index.js';
 import { eventually } from '../support/eventually.js';
 import { failureOf } from '../support/failure-of.js';

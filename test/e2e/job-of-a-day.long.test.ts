@@ -1,8 +1,8 @@
 import { expect, onTestFinished, test } from 'vitest';
-import { createTimeSkippingEnvironment, withoutList } from '../support/time-skipping-server.js';
 import { eventually } from '../support/eventually.js';
 import { describeWith, findMissing } from '../support/requirements.js';
 import { startStack } from '../support/stack.js';
+import { createTimeSkippingEnvironment, withoutList } from '../support/time-skipping-server.js';
 
 const DAY_MS = 86_400_000;
 const missing = await findMissing(['time-skipping-server']);

@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process';
-import { copyFile, mkdtemp, readdir, rm } from 'node:fs/promises';
 import { randomUUID } from 'node:crypto';
+import { copyFile, mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -10,9 +10,9 @@ import { FollowUpClient } from '../../src/client/index.js';
 import { loadConfig } from '../../src/config/index.js';
 import { startDevServer } from '../../src/dev-server/index.js';
 import { resolveTemporalCli } from '../../src/dev-server/resolve.js';
-import { createLogger } from '../../src/logging.js';
 import { startSimulator } from '../../src/simulator/index.js';
 import { startWorker } from '../../src/worker.js';
+import { createLogger } from '../../src/worker/logging.js';
 import { eventually } from '../support/eventually.js';
 import { FAST } from '../support/stack.js';
 

@@ -5,7 +5,7 @@ import {
 } from '@temporalio/client';
 import { tsToMs } from '@temporalio/common/lib/time.js';
 import { describe, expect, test, vi } from 'vitest';
-import { followUpWorkflowId, type FollowUpResult, SearchAttribute } from '../../src/contract/index.js';
+import { type FollowUpResult, followUpWorkflowId, SearchAttribute } from '../../src/contract/index.js';
 import { failureOf } from '../support/failure-of.js';
 import { type Project, reaches, useStack } from '../support/project.js';
 import { FAST } from '../support/stack.js';

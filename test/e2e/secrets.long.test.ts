@@ -3,12 +3,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { historyToJSON } from '@temporalio/common/lib/proto-utils.js';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { startDevServer, type DevServer } from '../../src/dev-server/index.js';
+import { type DevServer, startDevServer } from '../../src/dev-server/index.js';
 import { runCli } from '../cli/run-cli.js';
-import { startEchoService, type EchoService } from '../support/echo-service.js';
+import { type EchoService, startEchoService } from '../support/echo-service.js';
 import { eventually } from '../support/eventually.js';
 import { findSecret, spellingsOf, textsHeldBy, textsIn } from '../support/secret-search.js';
-import { FAST, startStack, type Stack } from '../support/stack.js';
+import { FAST, type Stack, startStack } from '../support/stack.js';
 
 /** It has every character that some encoding changes. */
 const CANARY = 'canary/+="%&<key>\'\\4711';

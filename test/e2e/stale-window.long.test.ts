@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
-import { FAST, startStack, type Stack } from '../support/stack.js';
+import { FAST, type Stack, startStack } from '../support/stack.js';
 
 const STALE_MS = 1_000;
 /** Shorter than the stale window, so no read ever shows the job at work. */

@@ -7,7 +7,7 @@ import { afterAll, describe, expect, test } from 'vitest';
 import { newState } from '../../src/budget/state.js';
 import { InvalidInputError } from '../../src/client/index.js';
 import { budgetTaskQueue, projectBudgetWorkflowId, WorkflowType } from '../../src/contract/index.js';
-import type { ProjectBudgetInput } from '../../src/contract/protocol.js';
+import type { ProjectBudgetInput } from '../../src/protocol/index.js';
 import { eventually } from '../support/eventually.js';
 import { type Project, reaches, useStack } from '../support/project.js';
 import { samplesOf } from '../worker/prometheus.js';

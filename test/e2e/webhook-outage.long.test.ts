@@ -1,6 +1,6 @@
 import type { WorkflowHandle } from '@temporalio/client';
 import { expect, onTestFinished, test } from 'vitest';
-import { webhookWorkflowId } from '../../src/contract/webhook.js';
+import { webhookWorkflowId } from '../../src/protocol/index.js';
 import { eventually } from '../support/eventually.js';
 import { failureOf } from '../support/failure-of.js';
 import { describeWith, findMissing } from '../support/requirements.js';

@@ -5,12 +5,12 @@ import { join } from 'node:path';
 import { Webhook as Verifier } from 'standardwebhooks';
 import { afterAll, expect, test } from 'vitest';
 import { followUpBatchWorkflowId, WorkflowType } from '../../src/contract/index.js';
-import { webhookWorkflowId } from '../../src/contract/webhook.js';
+import { webhookWorkflowId } from '../../src/protocol/index.js';
 import { makeItems, startBatch } from '../support/batch.js';
 import { resetWorkflow } from '../support/buttons.js';
 import { eventually } from '../support/eventually.js';
-import { FAST } from '../support/stack.js';
 import { useStack } from '../support/project.js';
+import { FAST } from '../support/stack.js';
 import { newWebhookSecret, type ReceivedWebhook, startWebhookReceiver } from '../support/webhook-receiver.js';
 
 const [secret, nextSecret] = [newWebhookSecret(), newWebhookSecret()];

@@ -1,8 +1,8 @@
 import { expect, onTestFinished, test } from 'vitest';
-import { createTimeSkippingEnvironment, withoutList } from '../support/time-skipping-server.js';
 import { failureOf } from '../support/failure-of.js';
 import { describeWith, findMissing } from '../support/requirements.js';
 import { FAST, startStack } from '../support/stack.js';
+import { createTimeSkippingEnvironment, withoutList } from '../support/time-skipping-server.js';
 
 const missing = await findMissing(['time-skipping-server']);
 const LARGEST_PROMPT = 'x'.repeat(256 * 1_024);

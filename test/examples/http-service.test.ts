@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto';
-import type { AddressInfo } from 'node:net';
 import { once } from 'node:events';
 import type { Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { createFollowUpService } from '../../examples/http-service/service.js';
-import { FAST, startStack, type Stack } from '../support/stack.js';
+import { FAST, type Stack, startStack } from '../support/stack.js';
 
 const projectId = `http-${randomUUID().slice(0, 8)}`;
 let stack: Stack;

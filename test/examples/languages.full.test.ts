@@ -7,8 +7,8 @@ import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { z } from 'zod';
 import { eventually } from '../support/eventually.js';
 import { describeWith, findMissing, type Requirement } from '../support/requirements.js';
-import { startStack, type Stack } from '../support/stack.js';
 import { schemaCheck } from '../support/schema-check.js';
+import { type Stack, startStack } from '../support/stack.js';
 import { newWebhookSecret, startWebhookReceiver } from '../support/webhook-receiver.js';
 
 const receiver = await startWebhookReceiver();

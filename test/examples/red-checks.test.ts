@@ -12,7 +12,7 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { parse } from 'yaml';
 import { eventually } from '../support/eventually.js';
-import { FAST, startStack, type Stack } from '../support/stack.js';
+import { FAST, type Stack, startStack } from '../support/stack.js';
 
 const root = join(import.meta.dirname, '..', '..');
 const example = join(root, 'examples', 'red-checks');

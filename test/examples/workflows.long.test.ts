@@ -6,7 +6,7 @@ import { createActivities } from '../../examples/activity/activities.js';
 import type { FollowUpInput } from '../../src/contract/index.js';
 import { resetToTask } from '../support/buttons.js';
 import { eventually } from '../support/eventually.js';
-import { FAST, startStack, type Stack } from '../support/stack.js';
+import { FAST, type Stack, startStack } from '../support/stack.js';
 import { makeNamespace } from '../worker/support.js';
 
 const examples = join(import.meta.dirname, '..', '..', 'examples');

@@ -1,7 +1,7 @@
 import { describe, expect, test, vi } from 'vitest';
+import { iso } from '../../src/common/index.js';
 import type { FollowUpResult, FollowUpSettings as Settings } from '../../src/contract/index.js';
-import { fingerprint } from '../../src/contract/protocol.js';
-import { iso } from '../../src/contract/durations.js';
+import { fingerprint } from '../../src/protocol/index.js';
 import * as s from './support.js';
 import { DAY, granted, HOUR, known, MINUTE, OVER_MS, rest, SECOND, START_MS, waiting, working } from './support.js';
 

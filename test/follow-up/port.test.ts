@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
-import { iso } from '../../src/contract/durations.js';
+import { iso } from '../../src/common/index.js';
+import { readWatchResult } from '../../src/follow-up/judge.js';
 import { readSendResult, readSlotAnswer, type SendOrder } from '../../src/follow-up/port.js';
-import { readWatchResult } from '../../src/follow-up/watch.js';
 import { granted, rest, START_MS } from './support.js';
 
 const seen = {

@@ -1,23 +1,27 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
-import type { Delivered } from '../../src/contract/choices.js';
-import type { AgentJob, FollowUpResult, FollowUpSettings as Settings } from '../../src/contract/index.js';
-import type { Answer, Full, Granted, Known, Waiting } from '../../src/contract/protocol.js';
-import { Failed, FollowUp } from '../../src/follow-up/flow.js';
+import { iso } from '../../src/common/index.js';
 import type {
-  FollowUpPort,
-  JobRead,
-  NewEvent,
-  SendOrder,
-  SendResult,
-  SlotAnswer,
-  SlotOrder,
-  Stoppable,
-  Trouble,
+  AgentJob,
+  Delivered,
+  FollowUpProgress as Progress,
+  FollowUpResult,
+  FollowUpSettings as Settings,
+} from '../../src/contract/index.js';
+import { Failed, FollowUp } from '../../src/follow-up/flow.js';
+import { firstSeen, judge, type Read, type WatchOrder, type WatchResult } from '../../src/follow-up/judge.js';
+import {
+  type FollowUpPort,
+  grantName,
+  type JobRead,
+  type NewEvent,
+  type SendOrder,
+  type SendResult,
+  type SlotAnswer,
+  type SlotOrder,
+  type Stoppable,
+  type Trouble,
 } from '../../src/follow-up/port.js';
-import { grantName } from '../../src/follow-up/port.js';
-import type { FollowUpProgress as Progress } from '../../src/contract/follow-up.js';
-import { iso } from '../../src/contract/durations.js';
-import { firstSeen, judge, type Read, type WatchOrder, type WatchResult } from '../../src/follow-up/watch.js';
+import type { Answer, Full, Granted, Known, Waiting } from '../../src/protocol/index.js';
 import { msOf } from '../budget/support.js';
 
 export const START_MS = Date.UTC(2026, 0, 5, 12);

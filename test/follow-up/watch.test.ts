@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
+import { iso } from '../../src/common/index.js';
 import type { AgentJob } from '../../src/contract/index.js';
-import { fingerprint } from '../../src/contract/protocol.js';
-import { iso } from '../../src/contract/durations.js';
-import { firstSeen, judge, type Read, type WatchOrder } from '../../src/follow-up/watch.js';
+import { firstSeen, judge, type Read, type WatchOrder } from '../../src/follow-up/judge.js';
+import { fingerprint } from '../../src/protocol/index.js';
 import { asRead, DAY, done, failed, HOUR, notFound, rest, watchSettings, working } from './support.js';
 
 const broken = { ...rest, status: 'failed' };

@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -27,9 +27,9 @@ const imports = '@typescript-eslint/no-restricted-imports';
 const syntax = 'no-restricted-syntax';
 const importing = (path: string) => `import { x } from '${path}'; export const y = x;`;
 
-describe.each(['src/workflows', 'src/contract'])('%s', (directory) => {
+describe.each(['src/workflows', 'src/contract', 'src/protocol', 'src/common'])('%s', (directory) => {
   test.each([
-    ...['node:fs', 'fs', 'node:fs/promises', 'undici', 'pino', 'commander', '../activities/index.js', '../config.js'],
+    ...['node:fs', 'fs', 'node:fs/promises', 'undici', 'pino', 'commander', '../activities/index.js', '../config/index.js'],
     ...['client', 'worker', 'activity', 'testing/lib/y', 'envconfig'].map((name) => `@temporalio/${name}`),
     '../agent-jobs/index.js',
   ])('must not import %s', async (path) => {
@@ -66,20 +66,24 @@ describe.each(['src/batch', 'src/budget', 'src/follow-up'])('%s', (directory) =>
 });
 
 test.each([
-  ['src/worker.ts', './client/errors.js'],
-  [anyFileIn('src/worker'), '../client/errors.js'],
-  [anyFileIn('src/temporal'), '../client/errors.js'],
-  ['src/activities/index.ts', '../client/errors.js'],
-  ['src/cli/batch.ts', '../client/errors.js'],
-  ['src/cli/budget.ts', '../budget/budget.js'],
-  ['src/cli/follow-up.ts', '../agent-jobs/index.js'],
-  ['src/cli/session.ts', '../worker/options.js'],
+  ['src/worker.ts', './client/client-errors.js'],
+  [anyFileIn('src/worker'), '../client/client-errors.js'],
+  [anyFileIn('src/temporal'), '../client/client-errors.js'],
+  ['src/activities/index.ts', '../client/client-errors.js'],
+  ['src/cli/batch-commands.ts', '../client/client-errors.js'],
+  ['src/cli/budget-commands.ts', '../budget/budget.js'],
+  ['src/cli/follow-up-commands.ts', '../agent-jobs/index.js'],
+  ['src/cli/session.ts', '../worker/worker-options.js'],
+  ['src/cli/doctor.ts', '../contract/choices.js'],
+  ['src/budget/budget.ts', '../contract/budget-status.js'],
+  ['src/client/calls.ts', '../protocol/signs.js'],
+  ['test/budget/asks.test.ts', '../../src/common/text.js'],
 ])('%s must not import %s', async (file, path) => {
   expect(await rulesBrokenBy(importing(path), file)).toContain(imports);
 });
 
 test.each([
-  ['src/cli/batch.ts', '../client/index.js'],
+  ['src/cli/batch-commands.ts', '../client/index.js'],
   ['src/cli/doctor.ts', '../agent-jobs/index.js'],
 ])('%s may import %s', async (file, path) => {
   expect(await rulesBrokenBy(importing(path), file)).not.toContain(imports);
@@ -92,7 +96,7 @@ test.each([
   "import { env } from 'node:process'; export { env };",
   "import p from 'node:process'; export const home = p.env;",
 ])('only the configuration reads the environment: %s', async (code) => {
-  expect(await rulesBrokenBy(code, 'src/logging.ts')).toContain(syntax);
+  expect(await rulesBrokenBy(code, 'src/worker/logging.ts')).toContain(syntax);
   if (code.includes('process.env')) expect(await rulesBrokenBy(code, 'src/config/index.ts')).toEqual([]);
 });
 

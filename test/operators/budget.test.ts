@@ -1,9 +1,8 @@
 import { describe, expect, test } from 'vitest';
-import { deleteWorkflow, type ResetPoint, resetWorkflow, sendNonsense } from '../support/buttons.js';
 import { newState } from '../../src/budget/state.js';
 import type { StartedFollowUp } from '../../src/client/index.js';
-import { budgetTaskQueue, projectBudgetWorkflowId, WorkflowType } from '../../src/contract/index.js';
-import { setLimitUpdate } from '../../src/contract/budget.js';
+import { budgetTaskQueue, projectBudgetWorkflowId, setLimitUpdate, WorkflowType } from '../../src/contract/index.js';
+import { deleteWorkflow, type ResetPoint, resetWorkflow, sendNonsense } from '../support/buttons.js';
 import { eventually, readsAllSignals } from '../support/eventually.js';
 import { type Project, reaches, useStack } from '../support/project.js';
 import { schemaCheck } from '../support/schema-check.js';

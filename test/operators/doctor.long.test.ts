@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { pauseWorkflow, unpauseWorkflow } from '../support/buttons.js';
-import { startDevServer, type DevServer } from '../../src/dev-server/index.js';
+import { type DevServer, startDevServer } from '../../src/dev-server/index.js';
 import { askCli, runCli } from '../cli/run-cli.js';
+import { pauseWorkflow, unpauseWorkflow } from '../support/buttons.js';
 import { eventually } from '../support/eventually.js';
-import { FAST, startStack, type Stack } from '../support/stack.js';
+import { FAST, type Stack, startStack } from '../support/stack.js';
 
 let server: DevServer;
 let stack: Stack;

@@ -1,4 +1,6 @@
 import { describe, expect, test } from 'vitest';
+import { RefusedError, type StartedFollowUp, type WorkflowTrouble } from '../../src/client/index.js';
+import { WorkflowType } from '../../src/contract/index.js';
 import {
   deleteWorkflow,
   onActivities,
@@ -7,8 +9,6 @@ import {
   sendNonsense,
   unpauseWorkflow,
 } from '../support/buttons.js';
-import { RefusedError, type StartedFollowUp, type WorkflowTrouble } from '../../src/client/index.js';
-import { WorkflowType } from '../../src/contract/index.js';
 import { eventually, readsAllSignals } from '../support/eventually.js';
 import { type Project, reaches, useStack } from '../support/project.js';
 import { FAST } from '../support/stack.js';

@@ -1,12 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
-import { pauseWorkflow, resetWorkflow, unpauseWorkflow } from '../support/buttons.js';
 import { batchItemKey, followUpWorkflowId } from '../../src/contract/index.js';
-import { tellSignal, wakeSignal } from '../../src/contract/protocol.js';
-import { partOrderSignal, partReportSignal } from '../../src/contract/batch-protocol.js';
+import { partOrderSignal, partReportSignal, tellSignal, wakeSignal } from '../../src/protocol/index.js';
 import { makeItems } from '../support/batch.js';
+import { pauseWorkflow, resetWorkflow, unpauseWorkflow } from '../support/buttons.js';
 import { eventually } from '../support/eventually.js';
-import { FAST, startStack, type Stack } from '../support/stack.js';
+import { FAST, type Stack, startStack } from '../support/stack.js';
 
 let stack: Stack;
 beforeAll(async () => {

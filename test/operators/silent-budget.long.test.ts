@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { pauseWorkflow, unpauseWorkflow } from '../support/buttons.js';
 import { projectBudgetWorkflowId, WorkflowType } from '../../src/contract/index.js';
+import { pauseWorkflow, unpauseWorkflow } from '../support/buttons.js';
 import { reaches, useStack } from '../support/project.js';
 
 const operated = useStack();

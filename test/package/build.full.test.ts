@@ -35,7 +35,7 @@ export async function main(argv: string[], _io: unknown, bundled?: Promise<void>
 const sources = {
   'src/workflows/index.ts': 'export async function followUp(): Promise<string> {\n  return "done";\n}\n',
   'src/workflows/shared-modules.ts': 'export {};\n',
-  // The types that `src/worker/options.ts` imports.
+  // The types that `src/worker/worker-options.ts` imports.
   'src/config/index.ts': 'export type WorkerConfig = any;\n',
   'src/temporal/data-converter.ts': 'export type TemporalPlugin = any;\n',
   'src/cli/main.ts': main,
@@ -71,7 +71,7 @@ describe('the build', () => {
     }
     symlinkSync(join(repository, 'node_modules'), join(root, 'node_modules'));
     for (const [path, text] of Object.entries(sources)) write(path, text);
-    for (const path of ['src/worker/options.ts', 'src/package.ts']) {
+    for (const path of ['src/worker/worker-options.ts', 'src/node/package.ts']) {
       write(path, readFileSync(join(repository, path), 'utf8'));
     }
   });

@@ -6,7 +6,7 @@ import { type SearchAttributePair, TypedSearchAttributes } from '@temporalio/com
 import { expect, onTestFinished } from 'vitest';
 import { createBudgets } from '../../src/activities/budgets.js';
 import type { ListedSend } from '../../src/budget/budget.js';
-import { DEFAULT_BUDGET_SETTINGS } from '../../src/client/budget.js';
+import { DEFAULT_BUDGET_SETTINGS } from '../../src/client/budget-handle.js';
 import { FollowUpClient, type ListFilter } from '../../src/client/index.js';
 import { followUpStates, followUpWorkflowId, openStates, SearchAttribute } from '../../src/contract/index.js';
 import { callRetries, GrpcStatus, grpcStatusOf } from '../../src/temporal/grpc.js';

@@ -1,10 +1,10 @@
 import { Connection } from '@temporalio/client';
 import { Worker } from '@temporalio/worker';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
-import { GO_SERVER_MODULE } from '../support/pins.js';
 import { makeItems, startBatch } from '../support/batch.js';
 import { eventually } from '../support/eventually.js';
-import { FAST, startStack, type Stack } from '../support/stack.js';
+import { GO_SERVER_MODULE } from '../support/pins.js';
+import { FAST, type Stack, startStack } from '../support/stack.js';
 import { testServerAge } from '../support/temporal-server-binaries.js';
 import { builtWorkflows } from '../support/workflow-rig.js';
 

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { createLimiter, limiterKinds, type Limiter, shareLimiter } from '../../src/simulator/limiter.js';
 import { maxInAnyWindow } from '../../src/simulator/ledger.js';
+import { createLimiter, type Limiter, limiterKinds, shareLimiter } from '../../src/simulator/limiter.js';
 import { createRandom } from '../../src/simulator/random.js';
 
 const windowMs = 1_000;

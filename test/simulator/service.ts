@@ -1,6 +1,6 @@
 import { request } from 'undici';
 import { afterEach } from 'vitest';
-import { startSimulator, type Simulator, type SimulatorOptions } from '../../src/simulator/index.js';
+import { type Simulator, type SimulatorOptions, startSimulator } from '../../src/simulator/index.js';
 
 /** An answer of the service. */
 export interface Reply {

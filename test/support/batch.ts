@@ -1,12 +1,12 @@
 import type { WorkflowHandle } from '@temporalio/client';
 import { historyToJSON } from '@temporalio/common/lib/proto-utils.js';
 import {
-  batchItemsQuery,
-  batchStatusQuery,
-  followUpBatchWorkflowId,
   type BatchItem,
+  batchItemsQuery,
   type BatchStatus,
+  batchStatusQuery,
   type FollowUpBatchResult,
+  followUpBatchWorkflowId,
 } from '../../src/contract/index.js';
 import type { Stack } from './stack.js';
 

@@ -3,9 +3,9 @@ import type { History } from '@temporalio/common/lib/proto-utils.js';
 import { Worker } from '@temporalio/worker';
 import { budgetTaskQueue } from '../../src/contract/index.js';
 import { GrpcStatus, grpcStatusOf } from '../../src/temporal/grpc.js';
-import { builtWorkflows, installQuietRuntime } from './workflow-rig.js';
-import type { HistoryEvent } from './buttons.js';
 import type { Violation } from '../../tools/chaos/checker.js';
+import type { HistoryEvent } from './buttons.js';
+import { builtWorkflows, installQuietRuntime } from './workflow-rig.js';
 
 /** `WORKFLOW_TASK_FAILED_CAUSE_WORKFLOW_PAUSE_REQUESTED_BEFORE_TASK_STARTED` of Temporal's API. */
 const PAUSED_BEFORE_TASK = 39;

@@ -5,9 +5,9 @@ import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { parse } from 'yaml';
 import { Connection } from '@temporalio/client';
 import { msToTs } from '@temporalio/common/lib/time.js';
+import { parse } from 'yaml';
 import {
   childEnvironment,
   type ServerProcess,

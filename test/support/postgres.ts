@@ -5,9 +5,9 @@ import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import {
   childEnvironment,
+  type ServerProcess,
   startServerProcess,
   waitUntilReady,
-  type ServerProcess,
 } from '../../src/dev-server/process.js';
 import { findOnPath, isExecutable } from './programs.js';
 

@@ -2,7 +2,7 @@ import { constants } from 'node:fs';
 import { access, stat } from 'node:fs/promises';
 import { delimiter, join } from 'node:path';
 import type { Environment } from '../../src/config/index.js';
-import { findFreePort } from '../../src/ports.js';
+import { findFreePort } from '../../src/node/tcp-ports.js';
 
 /** Reports progress on stderr. */
 export const say = (message: string): void => void process.stderr.write(`${message}\n`);

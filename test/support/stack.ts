@@ -1,13 +1,13 @@
 import { randomUUID } from 'node:crypto';
 import { InterceptingCall, type Interceptor } from '@grpc/grpc-js';
 import { Client, Connection } from '@temporalio/client';
-import { startWorker, type StartWorkerOptions } from '../../src/worker.js';
 import { FollowUpClient } from '../../src/client/index.js';
 import { loadConfig } from '../../src/config/index.js';
-import { createLogger } from '../../src/logging.js';
-import { callRetries } from '../../src/temporal/grpc.js';
+import { type MessageHook, type Simulator, type SimulatorOptions, startSimulator } from '../../src/simulator/index.js';
 import { loadDataConverter } from '../../src/temporal/data-converter.js';
-import { type MessageHook, startSimulator, type Simulator, type SimulatorOptions } from '../../src/simulator/index.js';
+import { callRetries } from '../../src/temporal/grpc.js';
+import { startWorker, type StartWorkerOptions } from '../../src/worker.js';
+import { createLogger } from '../../src/worker/logging.js';
 
 /** A worker and a simulated service on a running Temporal server. */
 export interface Stack {

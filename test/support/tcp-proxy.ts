@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 
 /** What happens to bytes on their way. Open connections stay open until they are cut. */
 export type ProxyMode =

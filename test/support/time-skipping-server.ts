@@ -9,8 +9,8 @@ import {
   startServerProcess,
   waitUntilReady,
 } from '../../src/dev-server/process.js';
-import { findFreePort } from '../../src/ports.js';
 import { resolvePinned } from '../../src/dev-server/resolve.js';
+import { findFreePort } from '../../src/node/tcp-ports.js';
 import { TIME_SKIPPING_SERVER } from './pins.js';
 import { findOnPath, isExecutable } from './programs.js';
 

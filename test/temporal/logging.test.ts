@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { prettyLine } from '../../src/logging.js';
+import { prettyLine } from '../../src/worker/logging.js';
 
 const line = (fields: object) =>
   prettyLine(JSON.stringify({ level: 'warn', time: '2026-11-28T01:02:03.004Z', ...fields }));

@@ -1,13 +1,13 @@
-import { closeSync, existsSync, openSync } from 'node:fs';
 import { spawn } from 'node:child_process';
-import { join } from 'node:path';
 import { randomUUID } from 'node:crypto';
+import { closeSync, existsSync, openSync } from 'node:fs';
+import { join } from 'node:path';
 import { Client, Connection } from '@temporalio/client';
 import { expect, inject, onTestFinished, test } from 'vitest';
 import { FollowUpClient } from '../../src/client/index.js';
 import { startSimulator } from '../../src/simulator/index.js';
 import { startWorker } from '../../src/worker.js';
-import { createLogger } from '../../src/logging.js';
+import { createLogger } from '../../src/worker/logging.js';
 import { runCli, startCli } from '../cli/run-cli.js';
 import { eventually } from '../support/eventually.js';
 import { FAST } from '../support/stack.js';

@@ -4,12 +4,12 @@ import { join } from 'node:path';
 import { InterceptingCall, type Interceptor } from '@grpc/grpc-js';
 import { Connection } from '@temporalio/client';
 import { expect, inject, onTestFinished, test } from 'vitest';
-import { startTcpProxy } from '../support/tcp-proxy.js';
 import { createApiKeys } from '../../src/agent-jobs/index.js';
 import { startWorker } from '../../src/worker.js';
-import { createLogger } from '../../src/logging.js';
+import { createLogger } from '../../src/worker/logging.js';
 import { watchReadiness } from '../../src/worker/readiness.js';
 import { eventually } from '../support/eventually.js';
+import { startTcpProxy } from '../support/tcp-proxy.js';
 import { logMemory, testConfig } from './support.js';
 
 const target = { namespace: 'default', taskQueue: 'readiness' };

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { createApiKeys } from '../../src/agent-jobs/index.js';
-import { createLogger } from '../../src/logging.js';
+import { createLogger } from '../../src/worker/logging.js';
 import { runWorkers, serve, type ServiceParts, type Workers } from '../../src/worker/service.js';
 import { notReady, type WorkerStatus } from '../../src/worker/status-server.js';
 import { logMemory, testConfig } from './support.js';

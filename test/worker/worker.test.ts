@@ -8,9 +8,9 @@ import { afterAll, beforeAll, expect, inject, onTestFinished, test } from 'vites
 import { FollowUpClient } from '../../src/client/index.js';
 import { ConfigError } from '../../src/config/index.js';
 import { projectBudgetWorkflowId, WorkflowType } from '../../src/contract/index.js';
-import { createLogger } from '../../src/logging.js';
-import { startSimulator, type Simulator } from '../../src/simulator/index.js';
+import { type Simulator, startSimulator } from '../../src/simulator/index.js';
 import { startWorker, type StartWorkerOptions } from '../../src/worker.js';
+import { createLogger } from '../../src/worker/logging.js';
 import { eventually } from '../support/eventually.js';
 import { FAST } from '../support/stack.js';
 import { samplesOf, sumOf } from './prometheus.js';

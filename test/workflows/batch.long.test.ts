@@ -1,11 +1,11 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { addItemsUpdate, sealUpdate } from '../../src/contract/index.js';
-import { startDevServer, type DevServer } from '../../src/dev-server/index.js';
-import { makeItems, measureHistories, startBatch } from '../support/batch.js';
+import { type DevServer, startDevServer } from '../../src/dev-server/index.js';
 import { GrpcStatus, grpcStatusOf } from '../../src/temporal/grpc.js';
+import { makeItems, measureHistories, startBatch } from '../support/batch.js';
 import { eventually } from '../support/eventually.js';
 import { record } from '../support/histories.js';
-import { FAST, startStack, type Stack } from '../support/stack.js';
+import { FAST, type Stack, startStack } from '../support/stack.js';
 
 let server: DevServer;
 let stack: Stack;

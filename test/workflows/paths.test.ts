@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { WorkflowHandle } from '@temporalio/client';
 import { ApplicationFailure } from '@temporalio/common';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
-import { resetToTask, resetWorkflow, sendNonsense } from '../support/buttons.js';
+import type { SendMessageOutcome } from '../../src/agent-jobs/index.js';
 import { FollowUpClient } from '../../src/client/index.js';
 import {
   batchItemKey,
@@ -16,9 +16,8 @@ import {
   projectBudgetWorkflowId,
   SearchAttribute,
 } from '../../src/contract/index.js';
-import type { SendMessageOutcome } from '../../src/agent-jobs/index.js';
-import { tellSignal } from '../../src/contract/protocol.js';
-import { WEBHOOK_NOT_DELIVERED, webhookWorkflowId } from '../../src/contract/webhook.js';
+import { tellSignal, WEBHOOK_NOT_DELIVERED, webhookWorkflowId } from '../../src/protocol/index.js';
+import { resetToTask, resetWorkflow, sendNonsense } from '../support/buttons.js';
 import { contradictions } from '../support/contradictions.js';
 import { eventually } from '../support/eventually.js';
 import { failureOf } from '../support/failure-of.js';

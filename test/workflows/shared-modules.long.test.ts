@@ -6,7 +6,7 @@ import '../../src/workflows/shared-modules.js';
 
 test('every schema that a shared module exports is frozen, so that workflows can share it', async () => {
   const strange: string[] = [];
-  for (const folder of ['contract', 'budget']) {
+  for (const folder of ['common', 'contract', 'protocol', 'budget']) {
     const directory = join(import.meta.dirname, '..', '..', 'src', folder);
     for (const file of readdirSync(directory)) {
       const module = (await import(join(directory, file))) as Record<string, unknown>;

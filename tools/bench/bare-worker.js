@@ -2,8 +2,8 @@
 import { Context } from '@temporalio/activity';
 import { DefaultLogger, NativeConnection, Runtime, Worker } from '@temporalio/worker';
 import { request } from 'undici';
-import { processEnvironment } from '../../dist/config/settings-reader.js';
 import { workerSettings } from '../../dist/config/settings.js';
+import { processEnvironment } from '../../dist/config/settings-reader.js';
 
 const env = processEnvironment();
 

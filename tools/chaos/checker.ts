@@ -1,5 +1,5 @@
-import type { Delivered, Webhook } from '../../src/contract/index.js';
 import { isDeepStrictEqual } from 'node:util';
+import type { Delivered, Webhook } from '../../src/contract/index.js';
 import { type LedgerEntry, maxInAnyWindow } from '../../src/simulator/ledger.js';
 import type { ReceivedWebhook } from '../../test/support/webhook-receiver.js';
 

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { projectBudgetWorkflowId } from '../../src/contract/index.js';
-import { webhookWorkflowId } from '../../src/contract/webhook.js';
+import { webhookWorkflowId } from '../../src/protocol/index.js';
 import * as temporal from '../../test/support/buttons.js';
 import { isPausedInTask } from '../../test/support/contradictions.js';
 import { type Outcome, play, type Run, type Stage } from './play.js';

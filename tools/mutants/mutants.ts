@@ -122,7 +122,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     name: 'the next ask starts a budget that was stopped',
-    edits: [['src/contract/protocol.ts', `'REJECT_DUPLICATE' as const`, `'ALLOW_DUPLICATE' as const`]],
+    edits: [['src/protocol/budget-protocol.ts', `'REJECT_DUPLICATE' as const`, `'ALLOW_DUPLICATE' as const`]],
     test: paths('a budget that is stopped blocks those who ask, and counts what was sent when it starts again'),
   },
   {

@@ -13,9 +13,9 @@ import { FollowUpClient } from '../../dist/client/index.js';
 import { loadConfig } from '../../dist/config/index.js';
 import { processEnvironment } from '../../dist/config/settings-reader.js';
 import { startDevServer } from '../../dist/dev-server/index.js';
-import { createLogger } from '../../dist/logging.js';
 import { startSimulator } from '../../dist/simulator/index.js';
 import { startWorker } from '../../dist/worker.js';
+import { createLogger } from '../../dist/worker/logging.js';
 
 const IMAGES = fileURLToPath(new URL('../../docs/images', import.meta.url));
 const MAX_IMAGE_BYTES = 100 * 1024;

@@ -1,24 +1,24 @@
 import { Batch, type BatchStart, type BatchState } from '../../src/batch/batch.js';
 import { BatchFlow } from '../../src/batch/batch-flow.js';
-import type { FlowPort } from '../../src/batch/flow.js';
 import { PartFlow } from '../../src/batch/part-flow.js';
-import type { BatchHandle } from '../../src/client/batch.js';
+import type { FlowPort } from '../../src/batch/woken-flow.js';
+import type { BatchHandle } from '../../src/client/batch-handle.js';
 import { planRetry, readRetryMemo, type RetryPlan } from '../../src/client/batch-retry.js';
-import { RefusedError } from '../../src/client/errors.js';
-import {
-  ITEM_HASH_MEMO,
-  type PartInput,
-  partOrderSchema,
-  partReportSchema,
-  partWorkflowId,
-} from '../../src/contract/batch-protocol.js';
+import { RefusedError } from '../../src/client/client-errors.js';
+import { defined } from '../../src/common/index.js';
 import {
   type BatchItem,
   followUpBatchWorkflowId,
   type FollowUpInput,
   followUpInputSchema,
 } from '../../src/contract/index.js';
-import { defined } from '../../src/contract/defined.js';
+import {
+  ITEM_HASH_MEMO,
+  type PartInput,
+  partOrderSchema,
+  partReportSchema,
+  partWorkflowId,
+} from '../../src/protocol/index.js';
 import { clientOf } from './client.js';
 import { followUp, receive } from './ports.js';
 import { type Code, ContinueAsNew, type Run } from './runs.js';

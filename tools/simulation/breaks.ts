@@ -42,8 +42,8 @@ export const breaks: Record<string, readonly [profile: string, file: string, tex
     `?? 'no';\n    if (delivered === 'no')`,
   ],
   wake: ['budget-deletions', 'budget/budget', 'this.#messages.push(...lost.map(', 'void (lost.map('],
-  body: ['firewall', 'contract/signs', `'unknown', 'invalid-body', RECONCILE`, `'sent', 'invalid-body', RECONCILE`],
-  unclear: ['service', 'contract/signs', `UNCLEAR, 'unknown'`, `UNCLEAR, 'notSent'`],
+  body: ['firewall', 'protocol/signs', `'unknown', 'invalid-body', RECONCILE`, `'sent', 'invalid-body', RECONCILE`],
+  unclear: ['service', 'protocol/signs', `UNCLEAR, 'unknown'`, `UNCLEAR, 'notSent'`],
   longer: ['firewall', 'budget/budget', 'DELAY_GROWTH ** (times - 1)', '1'],
   read: ['refusals', 'budget/budget', 'refusalOf(outcome) ?? ofRead', 'refusalOf(outcome)'],
   pause: ['refusals', 'budget/pace', 'nowMs >= nextGrantAtMs(pace)', 'true'],
@@ -73,7 +73,7 @@ export const breaks: Record<string, readonly [profile: string, file: string, tex
   'tell-all': ['batch', 'batch/batch', 'part.order.tellAll = true;', ''],
   withdraw: ['batch', 'batch/part-flow', `await this.#ask(this.#part.positions('waiting'));`, ''],
   retries: ['batch', 'client/batch-retry', 'attempts.get(indexes[item.index] ?? -1)', 'attempts.get(-1)'],
-  parts: ['batch', 'contract/batch-protocol', 'part: `${part}-${hash}`', 'part: `${part}-uEsrHPkfhD2`'],
+  parts: ['batch', 'protocol/batch-protocol', 'part: `${part}-${hash}`', 'part: `${part}-uEsrHPkfhD2`'],
   missing: ['batch', 'batch/part-flow', 'const START_WITHIN_MS = 60_000', 'const START_WITHIN_MS = 0'],
 };
 

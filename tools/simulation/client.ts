@@ -6,10 +6,9 @@ import {
   TerminatedFailure,
   WorkflowNotFoundError,
 } from '@temporalio/common';
-import { outcomeOfFailure, outcomeOfResult } from '../../src/contract/batch-protocol.js';
-import type { ItemOutcome } from '../../src/contract/batch-result.js';
-import { SearchAttribute } from '../../src/contract/index.js';
+import { type ItemOutcome, SearchAttribute } from '../../src/contract/index.js';
 import { Failed } from '../../src/follow-up/flow.js';
+import { outcomeOfFailure, outcomeOfResult } from '../../src/protocol/index.js';
 import type { Run } from './runs.js';
 
 /** Why a run has no result, as Temporal says it. */

@@ -1,14 +1,14 @@
 import { TimeoutFailure } from '@temporalio/common';
 import type { z } from 'zod';
-import type { Delivered, DeliveryDecision, FollowUpSettings as Settings } from '../../src/contract/index.js';
 import { Budget } from '../../src/budget/budget.js';
 import { BudgetLoop, type RecentSends } from '../../src/budget/loop.js';
 import { type BudgetState, newState } from '../../src/budget/state.js';
 import { trim } from '../../src/budget/trim.js';
-import { answerSchema, askSchema, budgetEventSchema, type BudgetSettings } from '../../src/contract/protocol.js';
+import type { Delivered, DeliveryDecision, FollowUpSettings as Settings } from '../../src/contract/index.js';
 import { FollowUp } from '../../src/follow-up/flow.js';
+import { readWatchResult } from '../../src/follow-up/judge.js';
 import { type FollowUpPort, type JobRead, readSendResult, readSlotAnswer } from '../../src/follow-up/port.js';
-import { readWatchResult } from '../../src/follow-up/watch.js';
+import { answerSchema, askSchema, budgetEventSchema, type BudgetSettings } from '../../src/protocol/index.js';
 import { type Code, ContinueAsNew, type Run } from './runs.js';
 import { Chance } from './world.js';
 

@@ -1,7 +1,7 @@
 import type { BatchFlow } from '../../src/batch/batch-flow.js';
 import type { PartFlow } from '../../src/batch/part-flow.js';
 import type { Budget } from '../../src/budget/budget.js';
-import type { PartInput } from '../../src/contract/batch-protocol.js';
+import type { PartInput } from '../../src/protocol/index.js';
 import type { Activity, ActivityOptions, Server } from './server.js';
 import { drain } from './world.js';
 

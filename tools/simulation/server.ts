@@ -1,7 +1,7 @@
 import { ApplicationFailure, TimeoutFailure } from '@temporalio/common';
 import { msToNumber } from '@temporalio/common/lib/time.js';
 import type { ListedSend, Message } from '../../src/budget/budget.js';
-import { defined } from '../../src/contract/defined.js';
+import { defined } from '../../src/common/index.js';
 import { Failed } from '../../src/follow-up/flow.js';
 import { outcomeOf } from './client.js';
 import { type Code, ContinueAsNew, type Happened, type Outcome, Run } from './runs.js';

@@ -1,6 +1,6 @@
 import type { GetJobOutcome, SendMessageOutcome } from '../../src/agent-jobs/index.js';
 import type { AgentJob } from '../../src/contract/index.js';
-import { type BodyKind, type GetJobFailureReason, signOf } from '../../src/contract/signs.js';
+import { type BodyKind, type GetJobFailureReason, signOf } from '../../src/protocol/index.js';
 import type { World } from './world.js';
 
 /** A message that reached the service. */

@@ -1,7 +1,6 @@
 import type { FollowUpResult } from '../../src/contract/index.js';
-import type { Answer, BudgetEvent } from '../../src/contract/protocol.js';
-import { refusalOf } from '../../src/contract/signs.js';
 import { Failed } from '../../src/follow-up/flow.js';
+import { type Answer, type BudgetEvent, refusalOf } from '../../src/protocol/index.js';
 import { type Fault, isBudgetLost } from './faults.js';
 import type { Order } from './ports.js';
 import type { Run } from './runs.js';

@@ -1,8 +1,8 @@
 import { asyncLocalStorage, CancelledFailure, Context } from '@temporalio/activity';
-import type { AgentJobsClient, GetJobOutcome, SendMessageOutcome } from '../../src/agent-jobs/index.js';
 import { type Budgets, BudgetStoppedError } from '../../src/activities/budgets.js';
 import { createItemFinder } from '../../src/activities/find-items.js';
 import { createActivities } from '../../src/activities/index.js';
+import type { AgentJobsClient, GetJobOutcome, SendMessageOutcome } from '../../src/agent-jobs/index.js';
 import { clientOf } from './client.js';
 import type { Code, Outcome } from './runs.js';
 import type { Stage } from './seed.js';

@@ -1,12 +1,12 @@
 import { onTestFinished, vi } from 'vitest';
 import {
-  createAgentJobsClient,
   type AgentJobsClient,
   type AgentJobsClientOptions,
   type ApiKeys,
+  createAgentJobsClient,
   type SendMessageOutcome,
 } from '../../../src/agent-jobs/index.js';
-import { startPeer, tlsFile, type Peer, type PeerConnection, type PeerScript } from './peer.js';
+import { type Peer, type PeerConnection, type PeerScript, startPeer, tlsFile } from './peer.js';
 
 export const API_KEY = 'adm_s3cr3t+/K3y=0123456789';
 export const ADDRESS = { projectId: 'project-1', jobId: 'job-1' };

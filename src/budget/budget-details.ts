@@ -1,0 +1,117 @@
+import { type At, markdownAsOf, markdownCode as code, markdownInstant } from '../common/index.js';
+import {
+  type BudgetSend,
+  type BudgetStatus,
+  type BudgetWaiter,
+  formatDuration,
+  type RefusedMessages,
+  type SendOutcome,
+} from '../contract/index.js';
+import { describeRefusal, REFUSALS, REFUSED_ALONE } from '../protocol/index.js';
+
+export const SHOWN_SENDS = 10;
+
+/**
+ * Describes a budget in Markdown. Uses lists because the Temporal UI renders tables without spacing.
+ *
+ * @param at formats an instant. Default: in UTC, for the Temporal UI
+ */
+export function describeBudget(
+  status: BudgetStatus,
+  nowMs: number,
+  at: At = (iso) => markdownInstant(iso, nowMs),
+): string {
+  const { limit, windowMs, used, reserve, unsettled, nextFreeSlotAt } = status;
+  const { waiting, waitingTotal, waitingInBatchLane, waitingForJob, lastSends, paused, refused = [] } = status;
+  const lines = [`**${describeBudgetState(status, at)}**`, ''];
+  const row = (name: string, value: string | number) => lines.push(`- ${name}: ${value}`);
+  row('slots', `${used} of ${limit} used in ${formatDuration(windowMs)}`);
+  if (reserve > 0) row('reserved for the interactive lane', reserve);
+  if (unsettled > 0) row('being sent', unsettled);
+  if (nextFreeSlotAt !== undefined) row('next slot is free', at(nextFreeSlotAt));
+  const lanes = `, ${waitingInBatchLane} of them in the batch lane, ${waitingForJob} for their job`;
+  row('waiting', `${waitingTotal}${waitingTotal === 0 ? '' : lanes}`);
+  if (!paused && refused.length > 0) row('refused or unclear', describeRefused(refused));
+  const step = nextStep(status);
+  if (step !== undefined) row('to do', step);
+  if (waiting.length > 0) lines.push('', '**Waiting**', '', ...waiting.map((waiter) => describeWaiter(waiter, at)));
+  const sends = lastSends.slice(0, SHOWN_SENDS).map((send) => describeSend(send, at));
+  if (sends.length > 0) lines.push('', '**Last sends**', '', ...sends);
+  return [...lines, '', markdownAsOf(nowMs)].join('\n');
+}
+
+/** The state of a budget as one line of Markdown. */
+export function describeBudgetState(status: BudgetStatus, at: At): string {
+  const { paused, limit, used, nextFreeSlotAt, isCounting, spacingMs } = status;
+  if (paused) return `paused: ${describePause(status, paused, at)}`;
+  if (isCounting) return 'sends nothing yet: it is counting earlier sends';
+  if (limit === 0) return 'sends nothing: its limit is 0';
+  if (used > limit) return `sends nothing until ${used - limit + 1} slots expire: more are in use than its limit`;
+  if (used >= limit && nextFreeSlotAt !== undefined) return `all ${limit} slots are used until ${at(nextFreeSlotAt)}`;
+  const spaced =
+    spacingMs === undefined ? '' : `, one message every ${formatDuration(spacingMs)}: the service answered 429`;
+  return `sends: ${limit - used} of ${limit} slots are free${spaced}`;
+}
+
+/** `403 to 8 of 28 messages (others are accepted)` */
+function describeRefused(refused: readonly RefusedMessages[]): string {
+  const texts = refused.map(({ statusCode, messages, of }) => {
+    return `${statusCode ?? 'no answer'} to ${messages} of ${of} message${of === 1 ? '' : 's'}`;
+  });
+  return `${texts.join(', ')}${refused[0]?.accepted ? ' (others are accepted)' : ''}`;
+}
+
+function describePause(
+  { refused = [], waitingTotal }: BudgetStatus,
+  { reasons, since, until, statusCode, note }: NonNullable<BudgetStatus['paused']>,
+  at: At,
+): string {
+  const why = reasons
+    .map((reason) => {
+      if (reason === 'operator') return 'by an operator';
+      const seen = refused.filter((each) => each.reason === reason);
+      if (seen.length === 0) return describeRefusal(reason, statusCode);
+      return `${reason === 'outage' ? `${REFUSALS.outage.what}:` : 'the service answers'} ${describeRefused(seen)}`;
+    })
+    .join(', and ');
+  const isOperators = reasons.includes('operator');
+  const early = !isOperators && reasons.includes('limited') ? ', or earlier when a turn ends' : '';
+  const end =
+    until === undefined ? 'until it is resumed' : `${isOperators ? 'until' : 'tries again'} ${at(until)}${early}`;
+  const idle = waitingTotal > 0 || isOperators ? '' : '; nobody waits';
+  return `${why} since ${at(since)}, ${end}${idle}${note === undefined ? '' : ` (${code(note)})`}`;
+}
+
+function nextStep({ projectId, paused, limit }: BudgetStatus): string | undefined {
+  const resume = `\`follow-up budget resume ${projectId}\``;
+  const [reason] = paused?.reasons ?? [];
+  if (reason === 'operator') return `${resume}, if the pause is no longer wanted`;
+  if (reason) return `${REFUSALS[reason].fix}; it continues automatically. To try at once: ${resume}`;
+  return limit === 0 ? `\`follow-up budget set ${projectId} --limit 100\`` : undefined;
+}
+
+function describeWaiter({ position, workflowId, lane, expectedAt, refusal }: BudgetWaiter, at: At): string {
+  const place = position === undefined ? 'job busy' : `position ${position}`;
+  const expected = expectedAt ? `, expected ${at(expectedAt)}` : '';
+  const { reason, statusCode, until } = refusal ?? {};
+  const what = reason && `, ${describeRefusal(reason, statusCode)}, ${REFUSED_ALONE.what}`;
+  const refused = until === undefined ? '' : `${what}, tries again ${at(until)}`;
+  return `- ${place}: ${code(workflowId)}, ${lane} lane${expected}${refused}`;
+}
+
+const OUTCOMES: Readonly<Record<SendOutcome | 'taken', string>> = {
+  sent: 'delivered',
+  notSent: 'not sent',
+  rejected: 'refused by the service',
+  notFound: 'refused (404)',
+  credentials: 'refused (401 or 403)',
+  limited: 'refused (429)',
+  payment: 'refused (402)',
+  unknown: '**unknown** whether it was delivered',
+  taken: 'taken for other messages',
+};
+
+function describeSend({ grantedAt, outcome, workflowId, sendNumber }: BudgetSend, at: At): string {
+  const what = outcome === undefined ? 'being sent' : OUTCOMES[outcome];
+  return `- ${at(grantedAt)}: ${outcome === 'taken' ? `${sendNumber} ` : ''}${what}, ${code(workflowId)}`;
+}

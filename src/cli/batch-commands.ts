@@ -1,0 +1,316 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import {
+  type BatchHandle,
+  type BatchPreview,
+  type ProjectPreview,
+  type RetryChoice,
+  type StartedBatch,
+  TemporalUnreachableError,
+  WorkerUnavailableError,
+} from '../client/index.js';
+import {
+  type BatchItem,
+  batchItemKey,
+  type BatchStatus,
+  type FollowUpBatchResult,
+  followUpBatchWorkflowId,
+  followUpWorkflowId,
+} from '../contract/index.js';
+import { safeLine } from '../node/terminal-text.js';
+import { type BatchInputOptions, readBatchInput } from './batch-file.js';
+import { summariseBudgetUpdate } from './budget-commands.js';
+import { type Cli, ExitCode, interruptible, isLive, UsageError } from './cli.js';
+import { clock, counted, describeTrouble, rowsOf } from './lines.js';
+import { type ProgressText, showRow } from './progress-rows.js';
+import { sayWhenUnattended, withHint, withTemporal } from './session.js';
+
+/** Most failures and pull requests in a list; `--json` has all. */
+const SHOWN = 20;
+
+/** `follow-up batch run` */
+export async function runBatch(
+  cli: Cli,
+  file: string | undefined,
+  { wait, dryRun, ...options }: BatchInputOptions & { wait: boolean; dryRun?: boolean },
+): Promise<ExitCode> {
+  const { output } = cli;
+  const { input, lines } = await readBatchInput(cli.io, file, options);
+  const items = input.items.map(({ projectId, jobId }, index) => {
+    const workflowId = followUpWorkflowId({ projectId, jobId, key: batchItemKey(input.id, index) });
+    return { index, line: lines[index], projectId, jobId, workflowId };
+  });
+  return withTemporal(cli, async (session) => {
+    if (dryRun) {
+      const preview = await session.followUps.planBatch(input);
+      output.data({ ...preview, items }, describePreview(preview));
+      return ExitCode.ok;
+    }
+    return interruptible(cli, async (signal) => {
+      const hint = `the same command with --id ${input.id} continues it`;
+      const [batch] = await Promise.all([
+        session.followUps.startBatch(input, { signal }).catch((error: unknown) => {
+          throw withHint(error, followUpBatchWorkflowId({ batchId: input.id }), hint, true);
+        }),
+        sayWhenUnattended(session, output),
+      ]);
+      return showStarted(cli, batch, { wait, signal, data: { total: items.length, items } });
+    });
+  });
+}
+
+/** `follow-up batch retry` */
+export async function retryBatch(
+  cli: Cli,
+  asked: string,
+  { only, wait, yes = false }: { only?: RetryChoice; yes?: boolean; wait: boolean },
+): Promise<ExitCode> {
+  const { output } = cli;
+  return withTemporal(cli, ({ followUps }) =>
+    interruptible(cli, async (signal) => {
+      const retried = followUps.batch(asked);
+      const plan = await retried.planRetry({ only, signal });
+      if (plan.delivered > 0) output.note(`${plan.delivered} skipped: already delivered`);
+      if (plan.neverStarted > 0) {
+        const rest = `the last ${plan.neverStarted} of its items`;
+        output.note(`${rest} are skipped: they were never started. Send them as a new batch`);
+      }
+      if (plan.open > 0) output.note(`${plan.open} skipped: still running`);
+      if (plan.unknown > 0 && !yes) {
+        const doubt = `for ${counted(plan.unknown, 'item')} it is unknown whether the message was delivered`;
+        const ways = '--yes sends them again, although they may be delivered twice; --only failed skips them';
+        throw new UsageError(`${doubt}: ${ways}`);
+      }
+      const batch = await retried.retry({ plan, signal });
+      return showStarted(cli, batch, { wait, signal, data: { retryOf: plan.memo.retryOf } });
+    }),
+  );
+}
+
+/** Reports the start of a batch, then waits for it or prints its id. `data` is added to the JSON document. */
+async function showStarted(
+  cli: Cli,
+  batch: StartedBatch,
+  { wait, signal, data }: { wait: boolean; signal: AbortSignal; data: Record<string, unknown> },
+): Promise<ExitCode> {
+  const { batchId, workflowId, alreadyStarted } = batch;
+  cli.output.note(
+    alreadyStarted ? `batch ${batchId} was started before: nothing is sent a second time` : `started ${workflowId}`,
+  );
+  if (wait) return awaitBatch(cli, batch, signal, { ...data, alreadyStarted });
+  cli.output.data({ batchId, workflowId, ...data, alreadyStarted }, batchId);
+  return ExitCode.ok;
+}
+
+/** `follow-up batch status` */
+export async function showBatch(cli: Cli, batchId: string, { watch }: { watch?: boolean }): Promise<ExitCode> {
+  const { output } = cli;
+  return withTemporal(cli, async ({ followUps }) => {
+    const batch = followUps.batch(batchId);
+    if (watch === true) {
+      // A wrong address shows at once, while the wait outlasts an outage of minutes.
+      await batch.describe();
+      return interruptible(cli, (signal) => awaitBatch(cli, batch, signal));
+    }
+    const status = await batch.status();
+    const failureCount = Math.min(SHOWN, status.failed + status.errors);
+    const items: BatchItem[] = [];
+    const failures: BatchItem[] = [];
+    if (output.json || failureCount > 0) {
+      for await (const item of batch.list()) {
+        if (output.json) items.push(item);
+        else if (isFailure(item) && failures.push(item) === failureCount) break;
+      }
+    }
+    const troubles = status.ended || status.cutOff !== undefined ? [] : await batch.troubles();
+    const text = [describeBatch(status, failures), ...troubles.map(describeTrouble)].join('\n');
+    const { workflowId } = batch;
+    output.data({ workflowId, ...status, ...(troubles.length > 0 && { troubles }), items: items.map(toRow) }, text);
+    return ExitCode.ok;
+  });
+}
+
+/** `follow-up batch continue` */
+export async function continueBatch(cli: Cli, batchId: string): Promise<void> {
+  await withTemporal(cli, async ({ followUps }) => {
+    const batch = followUps.batch(batchId);
+    const hold = await batch.continue();
+    const what = hold ? `it was held: ${safeLine(hold.reason)}` : 'its canary has not ended';
+    cli.output.data({ batchId, workflowId: batch.workflowId, hold }, `batch ${batchId} continues; ${what}`);
+  });
+}
+
+/** `follow-up batch cancel` */
+export async function cancelBatch(cli: Cli, batchId: string): Promise<void> {
+  await withTemporal(cli, async (session) => {
+    const batch = session.followUps.batch(batchId);
+    await batch.cancel();
+    cli.output.data(
+      { batchId, workflowId: batch.workflowId, cancelRequested: true },
+      `asked batch ${batchId} to end; to watch it, run: follow-up batch status ${batchId} --watch`,
+    );
+    await sayWhenUnattended(session, cli.output);
+  });
+}
+
+/** A live display may change every second. Printed as lines, a batch of thousands would fill the log. */
+const LIVE_INTERVAL_MS = 1_000;
+const LINE_INTERVAL_MS = 5_000;
+
+/** Shows the progress of a batch until it ends, even while it is held, then its result. */
+async function awaitBatch({ output }: Cli, batch: BatchHandle, signal: AbortSignal, data = {}): Promise<ExitCode> {
+  const { batchId, workflowId } = batch;
+  const work = async (report: (progress: ProgressText) => void) => {
+    const ended = new AbortController();
+    const end = batch.result({ signal }).finally(() => ended.abort());
+    while (!ended.signal.aborted) {
+      // Only the result shows how it ended. An answer after the end is outdated.
+      const progress = await Promise.race([look(batch), end]);
+      if (typeof progress === 'string') report({ headline: progress, timing: '' });
+      const intervalMs = isLive(output.stderr) ? LIVE_INTERVAL_MS : LINE_INTERVAL_MS;
+      await sleep(intervalMs, undefined, { signal: ended.signal }).catch(() => undefined);
+    }
+    return end;
+  };
+  const row = { label: `batch ${batchId}`, work, summarise: () => 'ended' };
+  const result = await showRow(output, row).catch((error: unknown) => {
+    throw withHint(error, workflowId, `the batch continues. To see it, run: follow-up batch status ${batchId}`);
+  });
+  const { items: first, truncated = false, ...counts } = result;
+  const items = truncated ? [] : first;
+  if (truncated && output.json) for await (const item of batch.list()) items.push(item);
+  output.data(
+    { batchId, workflowId, ...data, ...counts, items: items.map(toRow) },
+    describeBatchResult(batchId, result),
+  );
+  return exitCodeOfBatch(result);
+}
+
+async function look(batch: BatchHandle): Promise<string> {
+  try {
+    return describeBatchProgress(await batch.status());
+  } catch (error) {
+    const isPassing = error instanceof WorkerUnavailableError || error instanceof TemporalUnreachableError;
+    return `progress unavailable: ${isPassing ? error.reason : String(error)}`;
+  }
+}
+
+function toRow({ index, projectId, jobId, workflowId, status, prLink, error }: BatchItem) {
+  return {
+    ...{ index, projectId, jobId, workflowId },
+    // The job's status; `error`: it ended without one; `pending`: it has not ended.
+    status: status ?? (error ? 'error' : 'pending'),
+    prLink: prLink ?? null,
+    errorType: error?.type ?? null,
+    message: error?.message ?? null,
+    delivered: error?.delivered ?? (status ? 'yes' : null),
+  };
+}
+
+export function exitCodeOfBatch({ failed, errors, cancelled }: FollowUpBatchResult): ExitCode {
+  if (errors > 0 || cancelled === true) return ExitCode.followUpFailed;
+  return failed > 0 ? ExitCode.jobFailed : ExitCode.ok;
+}
+
+/** Whether an item needs attention: its agent job failed, or it ended without a result. */
+function isFailure({ status, error }: BatchItem): boolean {
+  return status === 'failed' || error !== undefined;
+}
+
+type Counts = Omit<FollowUpBatchResult, 'items' | 'truncated' | 'cancelled'> &
+  Partial<Pick<BatchStatus, 'open' | 'waitingForBudget' | 'waitingToStart' | 'sealed'>> & {
+    cancelled?: boolean | undefined;
+  };
+
+/** `50 of 200 done: 45 completed, 5 without a result (DeliveryUnknown 5), 50 open, 100 not started` */
+function countsText(counts: Counts): string {
+  const { total, completed, archived, failed, errors, errorsByType } = counts;
+  const { open = 0, waitingForBudget = 0, waitingToStart = 0, sealed = true, cancelled = false } = counts;
+  const types = Object.entries(errorsByType).flatMap(([type, count]) => (count > 0 ? `${type} ${count}` : []));
+  const parts: [count: number, what: string][] = [
+    [completed, 'completed'],
+    [archived, 'archived'],
+    [failed, 'failed'],
+    [errors, `without a result (${types.join(', ')})`],
+    [open, 'open'],
+    [waitingForBudget, 'of them waiting for budget'],
+    [waitingToStart, 'not started'],
+  ];
+  const texts = parts.flatMap(([count, what]) => (count > 0 ? `${count} ${what}` : []));
+  if (!sealed) texts.push('more items may be added');
+  if (cancelled) texts.push('cancelled');
+  const done = `${completed + archived + failed + errors} of ${total} done`;
+  return safeLine(texts.length > 0 ? `${done}: ${texts.join(', ')}` : done);
+}
+
+/** The start and reason of a hold, and both ways to end it. */
+function holdText({ batchId, hold, cutOff }: BatchStatus, now: Date): string {
+  if (!hold || cutOff !== undefined) return '';
+  const ways = `follow-up batch continue ${batchId}, or follow-up batch cancel ${batchId}`;
+  return safeLine(`since ${clock(hold.at, now)}: ${hold.reason}; ${ways}`);
+}
+
+/** Describes the progress of a batch on one line, in local time. */
+export function describeBatchProgress(status: BatchStatus, now = new Date()): string {
+  const held = holdText(status, now);
+  return `${countsText(status)}${held && `, held ${held}`}`;
+}
+
+/** Describes a batch. `failures` are its first failures. */
+export function describeBatch(status: BatchStatus, failures: readonly BatchItem[], now = new Date()): string {
+  const { batchId, startedAt, lastEndedAt, ended, hold, cutOff, stillRunning } = status;
+  const state = cutOff === undefined ? (ended ? 'ended' : hold ? 'held' : 'running') : `${cutOff}, without a result`;
+  const running = stillRunning === undefined ? 'perhaps some' : counted(stillRunning, 'follow-up');
+  const lines = rowsOf([
+    ['batch', safeLine(`${batchId}, ${state}`)],
+    ['held', holdText(status, now)],
+    ['items', countsText(status)],
+    ['cut off', cutOff && safeLine(`${running} still running: follow-up list --batch ${batchId}`)],
+    ['started', clock(startedAt, now)],
+    ['ended', ended && lastEndedAt !== undefined && clock(lastEndedAt, now)],
+  ]);
+  return [...lines, ...failureLines(status, failures)].join('\n');
+}
+
+export function describeBatchResult(batchId: string, { items, ...counts }: FollowUpBatchResult): string {
+  // A failed job may still show the pull request of an earlier turn.
+  const linked = items.flatMap((item) =>
+    item.prLink && !isFailure(item) ? `${item.workflowId}  ${safeLine(item.prLink)}` : [],
+  );
+  return [
+    `${safeLine(batchId)}: ${countsText(counts)}`,
+    // A long batch has more items than its result.
+    ...listed(linked, counts.truncated && linked.length > 0 ? Infinity : linked.length, 'pull requests'),
+    ...failureLines(counts, items.filter(isFailure)),
+  ].join('\n');
+}
+
+/** Describes a preview for `--dry-run`, in local time. */
+export function describePreview(preview: BatchPreview): string {
+  const { batchId, total, alreadyStarted, inputDiffers, projects } = preview;
+  const before = inputDiffers
+    ? 'with different input: it is refused'
+    : 'with this input: nothing is sent a second time';
+  const lineOf = ({ projectId, toSend, ...budget }: ProjectPreview) =>
+    `${safeLine(projectId)}: ${toSend} to send; ${summariseBudgetUpdate(projectId, budget)}`;
+  return rowsOf([
+    ['batch', `${safeLine(batchId)}, ${counted(total, 'item')}; nothing is sent (--dry-run)`],
+    ['started', alreadyStarted && `the id was used before, ${before}`],
+    ...(alreadyStarted ? [] : projects.map((project) => ['project', lineOf(project)] as const)),
+  ]).join('\n');
+}
+
+/** Other commands accept the workflow id, which also identifies the item. */
+function failureLines({ failed, errors }: Pick<Counts, 'failed' | 'errors'>, failures: readonly BatchItem[]): string[] {
+  const lines = failures.map(({ workflowId, error }) => {
+    const reason = error ? `${error.type}: ${error.message} (delivered: ${error.delivered})` : 'the agent job failed';
+    return `${workflowId}  ${safeLine(reason)}`;
+  });
+  return listed(lines, failed + errors, 'failures');
+}
+
+function listed(lines: readonly string[], total: number, what: string): string[] {
+  const shown = lines.slice(0, SHOWN).map((line) => `  ${line}`);
+  const more = total - shown.length;
+  if (more > 0) shown.push(`  and ${Number.isFinite(more) ? `${more} ` : ''}more ${what}; --json has them all`);
+  return shown;
+}

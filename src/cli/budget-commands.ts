@@ -1,0 +1,223 @@
+import { randomUUID } from 'node:crypto';
+import { describeBudget as describe, describeBudgetState } from '../budget/budget-details.js';
+import {
+  type BudgetHandle,
+  type BudgetUpdate,
+  InvalidInputError,
+  type ListedBudget,
+  RefusedError,
+  type RestoredBudget,
+} from '../client/index.js';
+import { defined } from '../common/index.js';
+import {
+  type BudgetStatus,
+  formatDuration,
+  parseFollowUpWorkflowId,
+  type PauseInput,
+  type SetLimitInput,
+  takeInputSchema,
+} from '../contract/index.js';
+import { BLOCKED } from '../follow-up/follow-up-details.js';
+import { safeLine } from '../node/terminal-text.js';
+import { type Cli, ExitCode, interruptible, isLive, type Output } from './cli.js';
+import { clock, counted, plainLines } from './lines.js';
+import { showLive } from './progress-rows.js';
+import { withTemporal } from './session.js';
+
+/** `follow-up budget list` */
+export async function listBudgets({ env, output }: Cli): Promise<void> {
+  await withTemporal({ env, output }, ({ followUps }) =>
+    output.list(followUps.budgets(), {
+      columns: { project: 24, used: 18, waiting: 7, state: 0 },
+      row: ({ projectId, status, statusUnavailable }) => {
+        if (statusUnavailable !== undefined) return [projectId, '?', '?', `does not answer: ${statusUnavailable}`];
+        if (!status) return [projectId, '-', '-', 'idle'];
+        const { used, limit, windowMs, waitingTotal } = status;
+        const slots = `${used} of ${limit} in ${formatDuration(windowMs)}`;
+        return [projectId, slots, String(waitingTotal), describeState(status)];
+      },
+      document: toDocument,
+      none: 'no budget runs; each project gets its own with its first follow-up',
+    }),
+  );
+}
+
+/** Without the lists, because there may be a thousand projects. */
+function toDocument({ projectId, workflowId, status, statusUnavailable }: ListedBudget): object {
+  if (!status) {
+    return { projectId, workflowId, ...(statusUnavailable === undefined ? { state: 'idle' } : { statusUnavailable }) };
+  }
+  const { waiting: _waiting, lastSends: _lastSends, ...counts } = status;
+  return { workflowId, ...counts };
+}
+
+/** `follow-up budget show` */
+export async function showBudget(cli: Cli, projectId: string, { watch }: { watch?: boolean }): Promise<ExitCode> {
+  return withTemporal(cli, async ({ followUps }) => {
+    const budget = followUps.budget(projectId);
+    if (watch === true) {
+      await interruptible(cli, (signal) => watchBudget(cli.output, projectId, budget.watch({ signal })));
+      return ExitCode.interrupted;
+    }
+    const state = await budget.state();
+    const status = state === 'none' ? undefined : await budget.status();
+    const update = { state, ...defined({ status }) };
+    cli.output.data(updateDocument(projectId, update), describeBudgetUpdate(projectId, update));
+    return ExitCode.ok;
+  });
+}
+
+function updateDocument(projectId: string, { status, ...update }: BudgetUpdate): object {
+  return { ...update, ...(status ?? { projectId, used: 0, waiting: [], waitingTotal: 0, lastSends: [] }) };
+}
+
+/**
+ * Shows the updates of a budget until they end: redrawn in place on a terminal, otherwise one line per change; with
+ * `--json` one document per change.
+ */
+async function watchBudget(output: Output, projectId: string, updates: AsyncIterable<BudgetUpdate>): Promise<void> {
+  const { json, stdout } = output;
+  if (!json && isLive(stdout)) {
+    await showLive(output, stdout, updates, (update) => describeBudgetUpdate(projectId, update));
+    return;
+  }
+  let shown: string | undefined;
+  for await (const update of updates) {
+    const line = summariseBudgetUpdate(projectId, update);
+    if (!json && line === shown) continue;
+    shown = line;
+    output.data(updateDocument(projectId, update), line);
+  }
+}
+
+/** `follow-up budget audit` */
+export async function auditBudget({ env, output }: Cli, projectId: string): Promise<void> {
+  await withTemporal({ env, output }, async ({ followUps }) =>
+    output.list(await followUps.budget(projectId).audit(), {
+      columns: { granted: 24, settled: 24, outcome: 12, send: 4, job: 20, workflow: 0 },
+      row: (send) => {
+        const { workflowId, sendNumber, grantedAt, settledAt = '-' } = send;
+        const jobId = parseFollowUpWorkflowId(workflowId)?.jobId ?? '';
+        return [grantedAt, settledAt, send.outcome ?? 'in progress', String(sendNumber), jobId, workflowId];
+      },
+      none: `project ${projectId} has sent nothing`,
+    }),
+  );
+}
+
+/** `follow-up budget set` */
+export const setBudget = order<SetLimitInput>((budget, { limit, window, reserve }) =>
+  budget.setLimit(defined({ limit, window, reserve })),
+);
+
+/** `follow-up budget pause` */
+export const pauseBudget = order<PauseInput>((budget, { for: duration, note }) =>
+  budget.pause(defined({ for: duration, note })),
+);
+
+/** `follow-up budget resume` */
+export const resumeBudget = order(async (budget, _options, projectId) => {
+  // The library would start one, even for a mistyped project id.
+  if ((await budget.state()) === 'none') throw new RefusedError('BudgetNotFound', projectId);
+  return budget.resume();
+});
+
+/** A command that changes a budget. The library checks its options. */
+function order<Options>(give: (budget: BudgetHandle, options: Options, projectId: string) => Promise<BudgetStatus>) {
+  return async ({ env, output }: Cli, projectId: string, options: Options): Promise<void> => {
+    await withTemporal({ env, output }, async ({ followUps }) => {
+      const status = await give(followUps.budget(projectId), options, projectId);
+      output.data({ state: 'running', ...status }, describeBudget(status));
+    });
+  };
+}
+
+/** `follow-up budget take` */
+export async function takeSlots(
+  { env, output }: Cli,
+  projectId: string,
+  { count = 1, key = randomUUID() }: { count?: unknown; key?: string },
+): Promise<ExitCode> {
+  const take = InvalidInputError.check(takeInputSchema, { count, key });
+  // Without an answer, the same key makes a retry safe.
+  output.note(`key ${key}`);
+  return withTemporal({ env, output }, async ({ followUps }) => {
+    const answer = await followUps.budget(projectId).take(take);
+    const what = `${counted(answer.count, 'slot')} of ${projectId}`;
+    const text = answer.taken
+      ? `took ${what}, ${clock(answer.takenAt)}`
+      : `did not take ${what}: ${BLOCKED[answer.waitReason] ?? 'not enough slots are free'}` +
+        (answer.possibleAt === undefined ? '' : `, possible ${clock(answer.possibleAt)}`);
+    output.data({ projectId, key, ...answer }, text);
+    return answer.taken ? ExitCode.ok : ExitCode.error;
+  });
+}
+
+/** `follow-up budget restore` */
+export async function restoreBudget(
+  { env, output }: Cli,
+  projectId: string,
+  { assumeFull }: { assumeFull?: boolean },
+): Promise<void> {
+  await withTemporal({ env, output }, async ({ followUps }) => {
+    const budget = followUps.budget(projectId);
+    const restored = await budget.restore(defined({ assumeFull }));
+    // The restore has succeeded even if no worker answers yet.
+    const standing = summariseBudgetUpdate(projectId, await budget.look());
+    output.data(restored, `${describeRestored(restored)}\n${standing}`);
+  });
+}
+
+function describeRestored({ projectId, settings, stopped }: RestoredBudget): string {
+  const limit = `${settings.limit} in ${formatDuration(settings.windowMs)}`;
+  return [
+    `the budget of ${projectId} runs again; its last run ended ${clock(stopped.at)} (${stopped.status})`,
+    'it first counts earlier sends, which can take some minutes; waiting follow-ups continue automatically',
+    `the limit is ${limit}, with a reserve of ${settings.reserve}; an operator's pause is not kept`,
+  ].join('\n');
+}
+
+/** Describes a budget as the Temporal UI does, in local time. */
+export function describeBudget(status: BudgetStatus, now = new Date()): string {
+  return plainLines(describe(status, now.getTime(), (at) => clock(at, now))).join('\n');
+}
+
+/** Describes the state of a budget on one line, in local time. */
+export function describeState(status: BudgetStatus): string {
+  return plainLines(describeBudgetState(status, clock)).join(' ');
+}
+
+export function describeBudgetUpdate(projectId: string, update: BudgetUpdate, now = new Date()): string {
+  const { status } = update;
+  return [...warningsOf(projectId, update), ...(status ? [describeBudget(status, now)] : [])].join('\n');
+}
+
+/** Describes an update of a watched budget on one line that stays the same without a notable change. */
+export function summariseBudgetUpdate(projectId: string, update: BudgetUpdate): string {
+  const { status } = update;
+  return [...warningsOf(projectId, update), ...(status ? [summarise(status)] : [])].join(', ');
+}
+
+function summarise(status: BudgetStatus): string {
+  const { used, limit, unsettled, waitingTotal, lastSends } = status;
+  const [last] = lastSends;
+  return [
+    `${used} of ${limit} slots used`,
+    describeState(status),
+    unsettled > 0 ? `${unsettled} being sent` : '',
+    waitingTotal > 0 ? `${waitingTotal} waiting` : '',
+    last ? `last send ${clock(last.grantedAt)} ${last.outcome ?? 'in progress'} ${safeLine(last.workflowId)}` : '',
+  ]
+    .filter(Boolean)
+    .join(', ');
+}
+
+/** Warnings that a budget is stopped, or its status missing or outdated. */
+function warningsOf(projectId: string, { state, status, statusUnavailable }: BudgetUpdate): string[] {
+  const silence = statusUnavailable && `no answer: ${safeLine(statusUnavailable)}${status ? '; last known:' : ''}`;
+  const none = `project ${projectId} has no budget yet: it gets one with its first follow-up; 0 slots used`;
+  return [
+    ...(state === 'stopped' ? [`STOPPED: nothing is sent until "follow-up budget restore ${projectId}"`] : []),
+    ...(silence !== undefined ? [silence] : status ? [] : [none]),
+  ];
+}

@@ -1,0 +1,302 @@
+import {
+  type Client,
+  QueryNotRegisteredError,
+  WorkflowExecutionAlreadyStartedError,
+  WorkflowUpdateFailedError,
+} from '@temporalio/client';
+import type { QueryDefinition } from '@temporalio/common';
+import { defined } from '../common/index.js';
+import {
+  type BatchHold,
+  type BatchItem,
+  batchItemsQuery,
+  type BatchStatus,
+  batchStatusQuery,
+  continueBatchUpdate,
+  type FollowUpBatchResult,
+  followUpBatchResultSchema,
+  followUpBatchWorkflowId,
+  type FollowUpState,
+  WorkflowType,
+} from '../contract/index.js';
+import { batchPartsQuery } from '../protocol/index.js';
+import { IS_OPEN } from '../temporal/lookups.js';
+import {
+  planRetry,
+  type PlanRetryOptions,
+  readRetryMemo,
+  type RetryMemo,
+  type RetryOptions,
+  type RetryPlan,
+} from './batch-retry.js';
+import { queryWorkflow, sendUpdate } from './calls.js';
+import { FollowUpClientError, FollowUpFailedError, RefusedError, WorkerUnavailableError } from './client-errors.js';
+import { checkBatch, handOver, type StartBatchInput, type StartBatchOptions } from './hand-over.js';
+import { findTroublesOfBatch, type WorkflowTrouble } from './health.js';
+import { listQuery } from './list.js';
+import { awaitResult, type ResultOptions, toBatchError } from './result.js';
+import { type About, callTemporal, type ExecutionStatus, toExecutionStatus } from './temporal.js';
+
+/** A batch of thousands may have to replay its history first. */
+const QUERY_TIMEOUT_MS = 10_000;
+const PAGE_SIZE = 500;
+
+/** A batch in Temporal's own records. Times are ISO 8601 in UTC. */
+export interface BatchExecution {
+  status: ExecutionStatus;
+  startedAt: string;
+  endedAt?: string;
+  /** Set for a retry: its batch, and the index there of each item. */
+  retry?: RetryMemo;
+}
+
+export interface BatchTarget {
+  client: Client;
+  taskQueue: string;
+}
+
+/**
+ * A handle of a batch, which makes no request until a method is called. Methods throw a RefusedError if the batch does
+ * not exist, and a TemporalUnreachableError.
+ */
+export class BatchHandle {
+  readonly #target: BatchTarget;
+  /** `follow-up-batch/{batchId}` */
+  readonly workflowId: string;
+
+  constructor(
+    target: BatchTarget,
+    readonly batchId: string,
+  ) {
+    this.#target = target;
+    this.workflowId = followUpBatchWorkflowId({ batchId });
+  }
+
+  /**
+   * Counts of the items, and whether the batch is held; `cutOff` if it ended without a result. Needs a running worker,
+   * even for ended batches.
+   *
+   * @throws BatchFailedError if it failed at its start, WorkerUnavailableError
+   */
+  async status(): Promise<BatchStatus> {
+    const status = await this.#query(this.workflowId, batchStatusQuery, []);
+    if (status.ended) return status;
+    const execution = (await this.describe()).status;
+    if (execution === 'running') {
+      return status.open === 0 ? status : { ...status, waitingForBudget: await this.#count('waiting-for-budget') };
+    }
+    // Its own counts are from its end. Only Temporal knows how many follow-ups still run.
+    return { ...status, cutOff: execution, stillRunning: await this.#count() };
+  }
+
+  /**
+   * Every item in its current state, in the order of the batch, page by page. Needs a running worker.
+   *
+   * @throws WorkerUnavailableError
+   */
+  async *list(): AsyncGenerator<BatchItem, void, undefined> {
+    const { workflowId } = this;
+    let offset = 0;
+    let asked = workflowId;
+    for (;;) {
+      const { items, total, elsewhere } = await this.#query(asked, batchItemsQuery, [{ offset, limit: PAGE_SIZE }]);
+      yield* items;
+      offset += items.length;
+      // A part knows only its own items.
+      if (asked === workflowId && offset >= total) return;
+      // After the last items of a part, the batch continues.
+      const next = elsewhere?.workflowId ?? workflowId;
+      if (items.length === 0 && next === asked) return;
+      asked = next;
+    }
+  }
+
+  /** Workflow ids of its parts, which hold its items. Needs a running worker. */
+  async parts(): Promise<string[]> {
+    return this.#query(this.workflowId, batchPartsQuery, []);
+  }
+
+  /**
+   * Waits for the end, without a time limit. Then every item has an outcome, even in a cancelled batch.
+   *
+   * @throws BatchFailedError, FollowUpFailedError for a result of a newer version
+   */
+  async result(options: ResultOptions = {}): Promise<FollowUpBatchResult> {
+    const awaited = {
+      about: this.#about,
+      describe: () => this.describe(),
+      schema: followUpBatchResultSchema,
+      what: 'batch',
+      toError: toBatchError.bind(undefined, this.batchId),
+    };
+    return awaitResult(this.#target.client, awaited, options);
+  }
+
+  /**
+   * Cancels the batch: nothing more is sent. {@link result} gives each item's outcome; agent jobs with a delivered
+   * message continue.
+   *
+   * @throws RefusedError if it has ended
+   */
+  async cancel(): Promise<void> {
+    // Temporal accepts a cancel of an ended workflow.
+    if ((await this.describe()).status !== 'running') throw new RefusedError('BatchEnded', this.batchId);
+    await this.#call(() => this.#handle.cancel());
+  }
+
+  /**
+   * Continues a held batch, or starts the rest before its canary has ended.
+   *
+   * @returns the hold that it ended; `null` for a canary that had not ended
+   * @throws RefusedError if it is not held, or has ended; WorkerUnavailableError
+   */
+  async continue(): Promise<BatchHold | null> {
+    const { hold, canary } = await this.#query(this.workflowId, batchStatusQuery, []);
+    // A repeated call ends only the same hold.
+    const updateId = `continue ${hold?.at ?? `canary ${String(canary)}`}`;
+    const proceed = () => this.#handle.executeUpdate(continueBatchUpdate, { updateId });
+    try {
+      return (await sendUpdate(this.#target.client, this.#about, proceed)).hold;
+    } catch (error) {
+      if (RefusedError.is(error, 'BatchNotFound')) throw new RefusedError('BatchEnded', this.batchId, { cause: error });
+      if (error instanceof WorkflowUpdateFailedError) {
+        throw new RefusedError('BatchNotHeld', this.batchId, { cause: error });
+      }
+      throw error;
+    }
+  }
+
+  /**
+   * Sends items of an ended batch again, with new keys, as another batch: `nightly-retry-1`, then `nightly-retry-2`.
+   * Asks Temporal for the outcome of each item without success, in the batch and in all its retries. Items with an
+   * unknown delivery may be delivered twice: {@link planRetry} counts them. The batch's `maxFailures`, and its `canary`
+   * unless {@link continue} has ended it, and its `notify` also apply to the retry.
+   *
+   * @throws what {@link planRetry} and `startBatch` throw
+   */
+  async retry({ only, plan, ...options }: RetryOptions & StartBatchOptions = {}): Promise<StartedBatch> {
+    const { input, memo } = plan ?? (await this.planRetry({ only, signal: options.signal }));
+    return startBatch(this.#target, input, options, memo);
+  }
+
+  /**
+   * Shows what {@link retry} would send, and sends nothing. The retry of a retry is the next retry of the batch itself.
+   *
+   * @throws RefusedError if it runs, or has nothing to retry; InvalidInputError if the id would be too long;
+   *   FollowUpFailedError if Temporal no longer keeps the items; WorkerUnavailableError
+   */
+  async planRetry(options: PlanRetryOptions = {}): Promise<RetryPlan> {
+    return planRetry(this.#target.client, (batchId) => new BatchHandle(this.#target, batchId), this.batchId, options);
+  }
+
+  /**
+   * What blocks the batch or its parts, and how to fix it: paused in Temporal, failing, or without a worker. Needs no
+   * worker.
+   */
+  async troubles(): Promise<WorkflowTrouble[]> {
+    return findTroublesOfBatch(this.#target.client, this.batchId);
+  }
+
+  /** The batch in Temporal's own records. Needs no worker. */
+  async describe(): Promise<BatchExecution> {
+    const { status, startTime, closeTime, memo } = await this.#call(() => this.#handle.describe());
+    return {
+      status: toExecutionStatus(status.name),
+      startedAt: startTime.toISOString(),
+      ...defined({ endedAt: closeTime?.toISOString(), retry: readRetryMemo(memo) }),
+    };
+  }
+
+  get #handle() {
+    return this.#target.client.workflow.getHandle(this.workflowId);
+  }
+
+  /** Number of running follow-ups in a state, from visibility, up to a second old; `undefined` if not available. */
+  async #count(state?: FollowUpState): Promise<number | undefined> {
+    const { client } = this.#target;
+    const query = `${listQuery({ batch: this.batchId, ...defined({ state }) })} AND ${IS_OPEN}`;
+    try {
+      return (await callTemporal(client, () => client.workflow.count(query))).count;
+    } catch (error) {
+      // Not every visibility store can count; the batch's own counts are still useful.
+      if (error instanceof FollowUpClientError) throw error;
+      return undefined;
+    }
+  }
+
+  async #query<Answer, Args extends unknown[]>(
+    workflowId: string,
+    query: QueryDefinition<Answer, Args>,
+    args: Args,
+  ): Promise<Answer> {
+    try {
+      return await this.#call(() => queryWorkflow(this.#target.client, workflowId, QUERY_TIMEOUT_MS, query, ...args));
+    } catch (error) {
+      // It failed before it could answer. Its result has the reason.
+      const isUnknown = error instanceof WorkerUnavailableError && error.cause instanceof QueryNotRegisteredError;
+      if (isUnknown && (await this.describe()).status !== 'running') await this.result();
+      if (workflowId === this.workflowId || !RefusedError.is(error, 'BatchNotFound')) throw error;
+      const message = `the items of ${workflowId} cannot be read: Temporal no longer keeps it`;
+      throw new FollowUpFailedError(workflowId, 'Unexpected', message, { delivered: 'unknown' }, { cause: error });
+    }
+  }
+
+  get #about(): About {
+    return { workflowId: this.workflowId, missing: ['BatchNotFound', this.batchId] };
+  }
+
+  async #call<T>(call: () => Promise<T>): Promise<T> {
+    return callTemporal(this.#target.client, call, this.#about);
+  }
+}
+
+/** Memo field with the digest of the input; missing if another client started the batch. */
+export const DIGEST_MEMO = 'inputDigest';
+
+/** Result of `startBatch`. */
+export class StartedBatch extends BatchHandle {
+  constructor(
+    target: BatchTarget,
+    batchId: string,
+    /** Whether the id was used before, with the same input: this is that batch. */
+    readonly alreadyStarted: boolean,
+  ) {
+    super(target, batchId);
+  }
+}
+
+/** See `FollowUpClient.startBatch`. @param memo further fields of the batch's memo */
+export async function startBatch(
+  target: BatchTarget,
+  input: StartBatchInput,
+  options: StartBatchOptions = {},
+  memo: Record<string, unknown> = {},
+): Promise<StartedBatch> {
+  const { client, taskQueue } = target;
+  const plan = checkBatch(input);
+  options.signal?.throwIfAborted();
+  const { batchId, items } = plan;
+  const workflowId = followUpBatchWorkflowId({ batchId });
+  const start = () =>
+    client.workflow.start(WorkflowType.followUpBatch, {
+      workflowId,
+      taskQueue,
+      args: [plan.firstInput],
+      workflowIdReusePolicy: 'REJECT_DUPLICATE',
+      workflowIdConflictPolicy: 'FAIL',
+      staticSummary: `Follow-ups to ${items.length} ${items.length === 1 ? 'job' : 'jobs'}`,
+      memo: { ...memo, [DIGEST_MEMO]: plan.digest },
+    });
+  let alreadyStarted = false;
+  try {
+    await callTemporal(client, start, { workflowId });
+  } catch (error) {
+    if (!(error instanceof WorkflowExecutionAlreadyStartedError)) throw error;
+    alreadyStarted = true;
+    const { memo } = await callTemporal(client, () => client.workflow.getHandle(workflowId).describe());
+    if (memo?.[DIGEST_MEMO] !== plan.digest) throw new RefusedError('BatchInputDiffers', batchId);
+  }
+  const batch = new StartedBatch(target, batchId, alreadyStarted);
+  if (plan.isInPieces) await handOver(client, batch, plan, options);
+  return batch;
+}

@@ -1,0 +1,213 @@
+import { z } from 'zod';
+import { defined, iso } from '../common/index.js';
+import {
+  type AgentJob,
+  agentJobSchema,
+  type FollowUpSettings,
+  isTerminalStatus,
+  terminalStatuses,
+} from '../contract/index.js';
+import { fingerprint, isAtWork, type JobFingerprint } from '../protocol/index.js';
+
+/** What a job shows this soon after another read or the send may come from a replica that lags. */
+const STALE_MS = 10_000;
+/** A job counts as gone or unreadable after this many consecutive failed polls over at least these times. */
+const LASTING_POLLS = 3;
+export const GONE_MS = 30_000;
+const UNREADABLE_MS = 30_000;
+/** Each period of trouble must last twice as long as the previous one to be reported, up to about an hour. */
+const MAX_DOUBLINGS = 7;
+
+export type Read =
+  | { kind: 'job'; job: AgentJob }
+  | { kind: 'notFound'; message: string }
+  | { kind: 'failed'; reason: string; message: string; retryAfterMs?: number };
+
+/**
+ * Goal of a watch. `rest`: the job accepts messages. `evidence`: the job shows that a message was delivered. `end`: the
+ * message's turn ends.
+ */
+export type WatchGoal = 'rest' | 'evidence' | 'end';
+
+export interface WatchOrder {
+  projectId: string;
+  jobId: string;
+  until: WatchGoal;
+  poll: FollowUpSettings['poll'];
+  settleTimeMs: number;
+  prLinkGraceMs: number;
+  deadlineMs: number;
+  /** The reported reason why the job cannot be read. */
+  trouble: string | null;
+  /** The job just before the send; empty if it is not known. */
+  baseline: AgentJob;
+  /** The baseline was read before this time. */
+  baselineAtMs: number;
+  /** The job at the end of the previous turn. The baseline may be older. */
+  lastTurn?: JobFingerprint;
+  /** Latest time at which the message may have arrived. */
+  arrivedByMs: number;
+  /** The run that has the turn. Another run has to ask the budget first. */
+  runId: string;
+  /** What earlier watches with this goal have seen. */
+  seen?: Seen;
+}
+
+const seenSchema = z.object({
+  /** Number of reads, including failed ones. */
+  polls: z.number(),
+  /** Time of the next read, ISO 8601 in UTC. */
+  nextPollAt: z.iso.datetime(),
+  lastError: z.string().exactOptional(),
+  /** The job as last read, only with the fields that this project knows. */
+  job: agentJobSchema.exactOptional(),
+  /** Whether the job was seen at work on this message. */
+  observedActive: z.boolean(),
+  /** When the job was last seen at work on any message. */
+  activeAtMs: z.number().exactOptional(),
+  intervalMs: z.number(),
+  /** When a terminal status was first believed. */
+  endSeenAtMs: z.number().exactOptional(),
+  /** Consecutive failed reads of one kind, and the time of the first. */
+  failing: z.object({ kind: z.enum(['notFound', 'failed']), polls: z.number(), sinceMs: z.number() }).exactOptional(),
+  troubles: z.number().exactOptional(),
+});
+/** What a watch has seen. The activity keeps it in its heartbeat, which people and programs can read. */
+export type Seen = z.infer<typeof seenSchema>;
+
+const watchEndSchema = z.discriminatedUnion('kind', [
+  z.object({ kind: z.enum(['rest', 'evidence']), job: agentJobSchema }),
+  z.object({ kind: z.literal('ended'), job: agentJobSchema.extend({ status: z.enum(terminalStatuses) }) }),
+  z.object({ kind: z.literal('gone'), message: z.string() }),
+  z.object({ kind: z.enum(['deadline', 'foreign']) }),
+  /** The job is unreadable for a while, or (`null`) readable again. */
+  z.object({ kind: z.literal('trouble'), trouble: z.string().nullable() }),
+]);
+export type WatchEnd = z.infer<typeof watchEndSchema>;
+const watchResultSchema = z.intersection(watchEndSchema, z.object({ seen: seenSchema }));
+export type WatchResult = z.infer<typeof watchResultSchema>;
+
+/** Reads the result of a watch; `undefined` if an operator entered an invalid one. */
+export function readWatchResult(result: unknown): WatchResult | undefined {
+  return watchResultSchema.safeParse(result).success ? (result as WatchResult) : undefined;
+}
+
+/** The initial state. After a send the first read comes after one interval, otherwise at once. */
+export function firstSeen(
+  { until, poll, deadlineMs }: Pick<WatchOrder, 'until' | 'poll' | 'deadlineMs'>,
+  nowMs: number,
+): Seen {
+  const firstAtMs = until === 'end' ? Math.min(nowMs + poll.initialIntervalMs, Math.max(nowMs, deadlineMs)) : nowMs;
+  const nextPollAt = iso(firstAtMs);
+  return { polls: 0, nextPollAt, observedActive: false, intervalMs: poll.initialIntervalMs };
+}
+
+/**
+ * Prepares `seen` for the next attempt of the activity. If the attempt starts later than planned, the times that it has
+ * seen move forward by the delay.
+ */
+export function takeOver(seen: Seen, scheduledAtMs: number): void {
+  const lateMs = Math.max(0, scheduledAtMs - Date.parse(seen.nextPollAt));
+  if (seen.activeAtMs !== undefined) seen.activeAtMs += lateMs;
+  if (seen.endSeenAtMs !== undefined) seen.endSeenAtMs += lateMs;
+  if (seen.failing) seen.failing.sinceMs += lateMs;
+}
+
+/** Adds a read to `seen`. Returns the end of the watch, if this read ends it. */
+export function judge(order: WatchOrder, seen: Seen, read: Read, nowMs: number): WatchEnd | undefined {
+  seen.polls += 1;
+  seen.intervalMs = Math.min(order.poll.maxIntervalMs, seen.intervalMs * order.poll.backoffCoefficient);
+  if (read.kind === 'job') {
+    delete seen.lastError;
+    delete seen.failing;
+    seen.job = knownFields(read.job);
+    const end = judgeJob(order, seen, read.job, nowMs);
+    if (end) return end;
+  } else {
+    seen.lastError = read.message;
+    const { failing } = seen;
+    if (failing?.kind === read.kind) failing.polls += 1;
+    else seen.failing = { kind: read.kind, polls: 1, sinceMs: nowMs };
+  }
+  if (read.kind === 'notFound' && order.until !== 'evidence' && hasLasted(seen, GONE_MS, nowMs)) {
+    return { kind: 'gone', message: read.message };
+  }
+  if (nowMs >= order.deadlineMs) return { kind: 'deadline' };
+  // Only the start and the end of trouble are reported, because kinds of trouble may alternate.
+  if (read.kind === 'job') return order.trouble === null ? undefined : { kind: 'trouble', trouble: null };
+  const { troubles = 0 } = seen;
+  const lastingMs = UNREADABLE_MS * 2 ** Math.min(MAX_DOUBLINGS, troubles);
+  if (read.kind === 'notFound' || order.trouble !== null || !hasLasted(seen, lastingMs, nowMs)) return undefined;
+  seen.troubles = troubles + 1;
+  return { kind: 'trouble', trouble: read.reason };
+}
+
+function hasLasted({ failing }: Seen, ms: number, nowMs: number): boolean {
+  return failing !== undefined && failing.polls >= LASTING_POLLS && nowMs - failing.sinceMs >= ms;
+}
+
+function judgeJob(order: WatchOrder, seen: Seen, job: AgentJob, nowMs: number): WatchEnd | undefined {
+  const { until, baseline, baselineAtMs, arrivedByMs, settleTimeMs, prLinkGraceMs, deadlineMs } = order;
+  if (until === 'rest') return isAtWork(job) ? undefined : { kind: 'rest', job: knownFields(job) };
+  // If the job was at work before the send, its state may belong to that turn, so only time counts.
+  const wasAtRest = isTerminalStatus(baseline.status);
+  // Even if the baseline showed the end of the previous turn, a replica that lags may still show that turn.
+  const isFresh = nowMs - baselineAtMs >= Math.min(STALE_MS, settleTimeMs);
+  if (until === 'evidence') {
+    // Anyone may archive a job.
+    const isTurn = isAtWork(job) || (job.status !== 'archived' && isNews(job, order));
+    return wasAtRest && isTurn && isFresh ? { kind: 'evidence', job: knownFields(job) } : undefined;
+  }
+  if (isAtWork(job)) seen.activeAtMs = nowMs;
+  seen.observedActive ||= isAtWork(job) && isFresh;
+  const isSettled = nowMs - arrivedByMs >= settleTimeMs;
+  const isNew = isNews(job, order);
+  const isBelieved = isSettled || (wasAtRest && (seen.observedActive || isNew));
+  if (!isTerminalStatus(job.status) || !isBelieved) {
+    delete seen.endSeenAtMs;
+    return undefined;
+  }
+  seen.endSeenAtMs ??= nowMs;
+  // What looks like the end of the previous turn may be that end, from a replica that lags or between two turns.
+  const { activeAtMs = 0, endSeenAtMs } = seen;
+  const sinceMs = !wasAtRest ? endSeenAtMs : isNew ? arrivedByMs : activeAtMs;
+  const isConfirmed = nowMs - Math.max(arrivedByMs, sinceMs) >= Math.min(STALE_MS, settleTimeMs);
+  // A job may complete some seconds before its pull request appears.
+  const hasOwnLink = Boolean(job.prLink) && isLinkNew(job, order);
+  const isGraceOver = nowMs - seen.endSeenAtMs >= prLinkGraceMs || nowMs >= deadlineMs;
+  const isComplete = job.status !== 'completed' || hasOwnLink || isGraceOver;
+  return isConfirmed && isComplete ? { kind: 'ended', job: { ...job, status: job.status } } : undefined;
+}
+
+/** Whether a job's link is new compared with the baseline and the end of the previous turn. */
+export function isLinkNew(job: AgentJob, known: KnownBefore): boolean {
+  return known.baseline.prLink !== undefined && newFields(job, known).includes('prLink');
+}
+
+/** Whether a job differs from both the baseline and the end of the previous turn. A missing field is no difference. */
+function isNews(job: AgentJob, known: KnownBefore): boolean {
+  return newFields(job, known).some((field) => job[field] !== undefined);
+}
+
+type KnownBefore = Pick<WatchOrder, 'baseline' | 'lastTurn'>;
+
+/** Fields that differ from both the baseline and the end of the previous turn. */
+function newFields(job: AgentJob, { baseline, lastTurn }: KnownBefore): (keyof JobFingerprint)[] {
+  const [now, before] = [fingerprint(job), fingerprint(baseline)];
+  const fields = ['status', 'prLink', 'archivedAt'] as const;
+  return fields.filter((field) => now[field] !== before[field] && now[field] !== lastTurn?.[field]);
+}
+
+/** A job with only the fields that this project knows; the others may be large. */
+export function knownFields({ id, status, source, model, prLink, createdAt, archivedAt }: AgentJob): AgentJob {
+  const knownSource = source && defined({ repository: source.repository, ref: source.ref });
+  return defined({ id, status, source: knownSource, model, prLink, createdAt, archivedAt });
+}
+
+/**
+ * The fields of a job for later comparisons. `prLink` is always present, which distinguishes the result from an unknown
+ * job.
+ */
+export function comparedFields({ status, prLink, archivedAt }: AgentJob): AgentJob {
+  return defined({ status, prLink: prLink ?? null, archivedAt: archivedAt ?? null });
+}

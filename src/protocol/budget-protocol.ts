@@ -1,0 +1,254 @@
+// Messages between follow-ups, their activities and budgets. Not part of the published contract.
+import { z } from 'zod';
+import { defineQuery, defineSignal, defineUpdate, hash64, instantMsSchema } from '../common/index.js';
+import {
+  type AgentJob,
+  type BlockReason,
+  blockReasons,
+  budgetTaskQueue,
+  type Delivered,
+  idSchema,
+  isTerminalStatus,
+  lanes,
+  projectBudgetWorkflowId,
+  refusals,
+  sendOutcomes,
+  type ShownPause,
+  type WaitReason,
+  waitReasons,
+} from '../contract/index.js';
+
+/** The reason that a failed ask or read names; `undefined` if it comes from elsewhere, such as an interceptor. */
+export function knownReason(reason: string): WaitReason | BlockReason | undefined {
+  return [...waitReasons, ...blockReasons].find((known) => known === reason);
+}
+
+/** Longest text in a fingerprint, of which budgets keep one per job. Longer text is hashed. */
+const MAX_KEPT_LENGTH = 24;
+
+export function fingerprint({ status, prLink, archivedAt }: AgentJob): JobFingerprint {
+  const kept = (text?: string | null) => (text && text.length > MAX_KEPT_LENGTH ? hash64(text) : (text ?? null));
+  return { status: kept(status), prLink: kept(prLink), archivedAt: kept(archivedAt) };
+}
+
+/** Whether a job works on a message. A missing status is no evidence. */
+export function isAtWork({ status }: AgentJob): boolean {
+  return status !== undefined && !isTerminalStatus(status);
+}
+
+const idText = z.string().min(1).max(255);
+const shortText = z.string().max(100);
+/** Longer than any setting of a worker. */
+const durationMs = z.number().min(0).max(7_200_000);
+/** HTTP status of the service's answer. */
+const statusCode = z.int().min(100).max(999).exactOptional();
+/** Set if the service refuses a read of the job. */
+const refusedRead = { statusCode, refusal: z.enum(refusals).exactOptional(), retryAfterMs: durationMs.exactOptional() };
+
+/** Identifies a send of a run. A grant belongs to one run, and a reset makes another. */
+const send = {
+  runId: z.string().min(1).max(64),
+  /** 1 for the first send; increases after each send that was not delivered or is repeated by request. */
+  sendNumber: z.int().min(1).max(1_000_000),
+};
+
+/** An ask for a slot of the project's budget and for the job's turn. Safe to repeat. */
+export const askSchema = z.object({
+  workflowId: idText,
+  /** Of the run that asks. */
+  ...send,
+  lane: z.enum(lanes),
+  /** `hash64` of the prompt. */
+  messageTag: z.string().max(16),
+  mayHaveSent: z.boolean(),
+  /** Start of the workflow's first run, or somewhat earlier, in epoch milliseconds. */
+  startedAtMs: instantMsSchema,
+  /** Time from its grant within which the asking worker's send ends or never starts. */
+  leaseMs: durationMs.min(1),
+  /** How long after the lease bytes may still arrive. */
+  drainMs: durationMs,
+  /** Highest limit that the worker's configuration allows. */
+  maxLimit: z.number().min(0),
+  /** How the job was just before. Missing if it was not read, or if the message does not wait for its turn. */
+  jobIs: z.enum(['at-rest', 'at-work']).exactOptional(),
+  /** The refusal of the read just before. */
+  ...refusedRead,
+});
+export type Ask = z.infer<typeof askSchema>;
+
+/** How a job looked at the end of a turn. It distinguishes that end from the end of the next turn. */
+const fingerprintSchema = z.object({
+  status: shortText.nullable(),
+  prLink: shortText.nullable(),
+  archivedAt: shortText.nullable(),
+});
+export type JobFingerprint = z.infer<typeof fingerprintSchema>;
+
+const pauseSchema: z.ZodType<ShownPause> = z.object({
+  by: z.enum(['operator', 'service', 'message']),
+  until: z.iso.datetime().exactOptional(),
+  statusCode: z.int().exactOptional(),
+  note: z.string().max(1_000).exactOptional(),
+});
+
+/** The follow-up may send. */
+const grantedSchema = z.object({
+  kind: z.literal('granted'),
+  ...send,
+  grantedAtMs: instantMsSchema,
+  /** The send starts before `grantedAtMs + leaseMs` minus its timeout, or never. */
+  leaseMs: durationMs.min(1),
+  /** No byte of it arrives later. */
+  overAtMs: instantMsSchema,
+  lastTurn: fingerprintSchema.exactOptional(),
+});
+export type Granted = z.infer<typeof grantedSchema>;
+
+/** The follow-up has a place in line. Its grant follows as a signal. */
+const waitingSchema = z.object({
+  kind: z.literal('waiting'),
+  ...send,
+  reason: z.enum(waitReasons),
+  /** 1 is next; 0 while its job is busy. */
+  position: z.int().min(0),
+  expectedAtMs: instantMsSchema.exactOptional(),
+  pause: pauseSchema.exactOptional(),
+  /** Set if the job works on a message that the budget does not know: the follow-up watches it, and asks when it rests. */
+  isToWatch: z.literal(true).exactOptional(),
+});
+export type Waiting = z.infer<typeof waitingSchema>;
+
+/** The line has no place, or none for this job. The follow-up asks again after `retryMs`. */
+const fullSchema = z.object({
+  kind: z.literal('full'),
+  ...send,
+  reason: z.enum(['queue-full', 'job-busy']),
+  retryMs: z.number().min(1),
+});
+export type Full = z.infer<typeof fullSchema>;
+
+/** The run `grantedTo` of this workflow id was granted a send before. Empty if the budget cannot remember one. */
+const knownSchema = z.object({
+  kind: z.literal('known'),
+  ...send,
+  grantedTo: z.string(),
+  /** `null` while the send may be in progress, until `overAtMs`. */
+  outcome: z.enum(sendOutcomes).nullable(),
+  outcomeAtMs: instantMsSchema,
+  grantedAtMs: instantMsSchema,
+  overAtMs: instantMsSchema,
+  /**
+   * The send was of this follow-up's message, and no other has had the job's turn since: the job's state is evidence.
+   */
+  isLatest: z.boolean(),
+  /** Whether the budget knows that the send was of this message. */
+  isSameMessage: z.boolean(),
+  /** Whether the budget remembers every send since the follow-up started. */
+  remembersAll: z.boolean(),
+});
+export type Known = z.infer<typeof knownSchema>;
+
+/** Answers that follow an ask as a signal. Other signals are ignored. */
+export const answerSchema = z.discriminatedUnion('kind', [grantedSchema, waitingSchema]);
+
+/** Answers about a slot rather than an earlier send. */
+export const slotSchema = z.discriminatedUnion('kind', [grantedSchema, waitingSchema, fullSchema]);
+
+/** Any answer to an ask. `runId` is the run that asked: a reset run replays its predecessor's answers. */
+export const anyAnswerSchema = z.discriminatedUnion('kind', [
+  slotSchema,
+  knownSchema,
+  z.object({ kind: z.literal('otherMessage') }),
+  z.object({ kind: z.literal('ended') }),
+]);
+export type Answer = z.infer<typeof anyAnswerSchema>;
+
+const settlementSchema = z.object({
+  kind: z.literal('settle'),
+  workflowId: idText,
+  /** Of the run that was granted the send. */
+  ...send,
+  outcome: z.enum(sendOutcomes),
+  /** When the follow-up learned it, by the server's clock. The slot is held for a window from here. */
+  atMs: instantMsSchema,
+  /** The refusal of the read just before the send, which was then not made. */
+  ...refusedRead,
+});
+export type Settlement = z.infer<typeof settlementSchema>;
+
+/** The end of a follow-up. A grant that it has not settled was never used. */
+const endSchema = z.object({
+  kind: z.literal('end'),
+  workflowId: idText,
+  runId: send.runId,
+  /** Set if the end of its turn was not seen: no other follow-up gets the job before this time. */
+  turnUntilMs: instantMsSchema.exactOptional(),
+  lastTurn: fingerprintSchema.exactOptional(),
+});
+export type End = z.infer<typeof endSchema>;
+
+/** An event from a follow-up to its budget. A signal cannot be refused, so an invalid one is ignored. */
+export const budgetEventSchema = z.discriminatedUnion('kind', [settlementSchema, endSchema]);
+export type BudgetEvent = z.infer<typeof budgetEventSchema>;
+
+/** Asks for a slot. Starts the budget if it does not exist. */
+export const askUpdate = defineUpdate<Answer, [Ask]>('ask');
+
+export function budgetStartOptions({ projectId, taskQueue }: { projectId: string; taskQueue: string }) {
+  return {
+    workflowId: projectBudgetWorkflowId(projectId),
+    taskQueue: budgetTaskQueue(taskQueue),
+    staticSummary: `Message budget of project ${projectId}`,
+  };
+}
+
+/**
+ * Starts a budget with an update, but only if it never existed: a stopped budget starts again only by `restore`.
+ * `taskQueue` is that of the follow-ups.
+ */
+export function firstBudgetStart(target: ProjectBudgetInput & { taskQueue: string }) {
+  const { projectId, settings } = target;
+  const input: ProjectBudgetInput = { projectId, settings };
+  return {
+    ...budgetStartOptions(target),
+    args: [input],
+    workflowIdReusePolicy: 'REJECT_DUPLICATE' as const,
+    workflowIdConflictPolicy: 'USE_EXISTING' as const,
+  };
+}
+
+/** The run that asks whether another run of its follow-up has delivered the message. */
+export type Asker = Pick<Ask, 'workflowId' | 'runId' | 'messageTag'>;
+export const wasDeliveredQuery = defineQuery<Delivered, [Asker]>('wasDelivered');
+
+/** What a failure of a follow-up says of its earlier runs, after a message. */
+export function describeEarlier(delivered: Delivered): string {
+  if (delivered === 'no') return '';
+  return `; an earlier run of the follow-up ${delivered === 'yes' ? 'has' : 'may have'} delivered it`;
+}
+
+export const tellSignal = defineSignal<[BudgetEvent]>('tell');
+export const answerSignal = defineSignal<[Granted | Waiting]>('budgetAnswer');
+/** Makes a follow-up in line ask again. A failed signal shows that the follow-up does not run. */
+export const wakeSignal = defineSignal('wake');
+
+const count = z.int().min(0).max(10_000);
+
+const settingsSchema = z.object({
+  limit: count,
+  windowMs: z.number().min(1).max(31_536_000_000),
+  /** Slots kept free of the batch lane. */
+  reserve: count,
+  /** Time beyond the window for which a slot is held, because clocks differ. */
+  marginMs: z.number().min(0).max(3_600_000),
+});
+export type BudgetSettings = z.infer<typeof settingsSchema>;
+
+/** Input of the `projectBudget` workflow. Internal: workers and `follow-up budget restore` start it. */
+export const projectBudgetInputSchema = z.object({
+  projectId: idSchema,
+  settings: settingsSchema,
+  /** Books all free slots as used, for an operator who does not trust the list of follow-ups. */
+  assumeFull: z.literal(true).exactOptional(),
+});
+export type ProjectBudgetInput = z.infer<typeof projectBudgetInputSchema>;
