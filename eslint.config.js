@@ -172,9 +172,21 @@ export default tseslint.config(
     rules: { '@typescript-eslint/no-restricted-imports': ['error', { patterns: [doors] }] },
   },
   {
-    files: ['src/workflows/**', 'src/contract/**', 'src/protocol/**', 'src/common/**'],
+    files: ['src/workflows/**', 'src/protocol/**'],
     rules: { '@typescript-eslint/no-restricted-imports': ['error', sandboxImports] },
   },
+  ...[
+    ['src/contract/**', '^\\.\\./(?!common/)', 'The contract is built on src/common alone.'],
+    ['src/common/**', '^\\.\\./', 'The helpers of src/common depend on nothing of this package.'],
+  ].map(([files, regex, message]) => ({
+    files: [files],
+    rules: {
+      '@typescript-eslint/no-restricted-imports': [
+        'error',
+        { ...sandboxImports, patterns: [...sandboxImports.patterns, { regex, message }] },
+      ],
+    },
+  })),
   {
     files: [
       'src/activities/**',
@@ -183,6 +195,9 @@ export default tseslint.config(
       'src/temporal/**',
       'src/agent-jobs/**',
       'src/webhooks/**',
+      'src/secrets/**',
+      'src/config/**',
+      'src/node/**',
     ],
     rules: { '@typescript-eslint/no-restricted-imports': ['error', { patterns: [doors, noClient] }] },
   },

@@ -4,6 +4,7 @@ import { z } from 'zod';
 import { expectationOf } from '../batch/pack.js';
 import {
   type BatchItem,
+  type BatchStatus,
   type FollowUpInput,
   followUpInputSchema,
   parseInput,
@@ -12,10 +13,9 @@ import {
 import { type ExpectedItem, fillItem, type FoundItem, partItemsSchema, retryBatchId } from '../protocol/index.js';
 import { readFollowUpEnd } from '../temporal/follow-up-end.js';
 import { fewAtATime, readRunStart } from '../temporal/lookups.js';
-import type { BatchHandle } from './batch-handle.js';
 import { FollowUpFailedError, RefusedError } from './client-errors.js';
 import type { StartBatchInput } from './hand-over.js';
-import { callTemporal } from './temporal.js';
+import { callTemporal, type ExecutionStatus } from './temporal.js';
 
 /** Options of `BatchHandle.retry`. */
 export interface RetryOptions {
@@ -67,6 +67,14 @@ export function readRetryMemo(memo: Record<string, unknown> | undefined): RetryM
   return retryMemoSchema.safeParse(memo).data;
 }
 
+/** What a plan reads of a batch. */
+interface PlannedBatch {
+  describe(): Promise<{ status: ExecutionStatus; retry?: RetryMemo }>;
+  status(): Promise<BatchStatus>;
+  list(): AsyncIterable<BatchItem>;
+  parts(): Promise<string[]>;
+}
+
 /** A follow-up of an item, with its batch's record of it. */
 interface Attempt {
   batchId: string;
@@ -84,7 +92,7 @@ interface Attempt {
  */
 export async function planRetry(
   client: Client,
-  handleOf: (batchId: string) => BatchHandle,
+  handleOf: (batchId: string) => PlannedBatch,
   asked: string,
   { only, signal }: PlanRetryOptions,
 ): Promise<RetryPlan> {
@@ -130,7 +138,7 @@ function whyNothing({ delivered, open, neverStarted }: Omit<RetryPlan, 'input' |
  * @returns the id of the next retry, or of the last one if its items are still being added
  */
 async function readRetries(
-  handleOf: (batchId: string) => BatchHandle,
+  handleOf: (batchId: string) => PlannedBatch,
   root: string,
   attempts: Map<number, Attempt[]>,
 ): Promise<string> {

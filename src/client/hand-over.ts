@@ -18,10 +18,9 @@ import {
   sealUpdate,
 } from '../contract/index.js';
 import { batchItemsOf, parseBatchInput, templateOf } from '../protocol/index.js';
-import type { StartedBatch } from './batch-handle.js';
 import { sendUpdate } from './calls.js';
 import { InvalidInputError, RefusedError } from './client-errors.js';
-import { type About, retryWhileAway } from './temporal.js';
+import { type About, type ExecutionStatus, retryWhileAway } from './temporal.js';
 
 /** A batch to start: a list of follow-ups, or one prompt for many jobs of a project. */
 export type StartBatchInput = {
@@ -132,10 +131,20 @@ export interface StartBatchOptions {
 
 const DEFAULT_RECONNECT_TIMEOUT_MS = 60_000;
 
+/** The started batch, whose items may be missing. */
+interface OpenBatch {
+  batchId: string;
+  workflowId: string;
+  alreadyStarted: boolean;
+  describe(): Promise<{ status: ExecutionStatus }>;
+  status(): Promise<{ total: number; sealed: boolean }>;
+  result(): Promise<{ total: number }>;
+}
+
 /** Adds the missing items piece by piece, and seals the batch. */
 export async function handOver(
   client: Client,
-  batch: StartedBatch,
+  batch: OpenBatch,
   { items }: CheckedBatch,
   { signal, onHandedOver, reconnectTimeoutMs = DEFAULT_RECONNECT_TIMEOUT_MS }: StartBatchOptions,
 ): Promise<void> {
@@ -161,7 +170,7 @@ export async function handOver(
 
 async function sendPiece(
   client: Client,
-  { workflowId, batchId }: StartedBatch,
+  { workflowId, batchId }: OpenBatch,
   name: string,
   update: { args: [unknown, ...unknown[]]; updateId: string },
 ): Promise<BatchTotal> {

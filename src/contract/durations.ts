@@ -6,6 +6,7 @@ const PATTERN = /^(\d+(?:\.\d+)?)(ms|s|m|h|d)$/;
 /** Milliseconds as a whole number, or text such as `"90s"`, `"1.5h"`. */
 export type DurationInput = number | string;
 
+/** What a duration must be, as errors say it. */
 export const DURATION_RULE = 'must be whole milliseconds, or text such as "500ms", "90s", "5m", "1h", "7d"';
 
 /** Parses a duration to whole milliseconds; `undefined` if the value is not a duration. */

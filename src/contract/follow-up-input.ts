@@ -75,7 +75,7 @@ const pollSchema = object({
   backoffCoefficient: z.number().min(minCoefficient, coefficientRule).max(maxCoefficient, coefficientRule).nullish(),
 }).strict();
 
-// A lone surrogate has no UTF-8 encoding.
+/** Schema of a prompt. A lone surrogate has no UTF-8 encoding. */
 export const promptSchema = z
   .string()
   .min(1, { error: 'must not be empty', abort: true })
@@ -116,6 +116,7 @@ const baseSchema = object({
   notify: notifySchema.nullish(),
 }).strict();
 
+/** Schema of the fields that a batch may set for all its items. */
 export const followUpDefaultsSchema = baseSchema.omit({ projectId: true, jobId: true, prompt: true });
 
 /** Schema of the `followUp` workflow's input. Accepts {@link FollowUpInput} and returns {@link FollowUpSettings}. */

@@ -5,6 +5,7 @@ const SHOWN_VALUE_LENGTH = 60;
 const MAX_FIELD_LENGTH = 200;
 const MAX_ISSUES = 50;
 
+/** Schema of {@link InputIssue}. */
 export const inputIssueSchema = object({
   /** Path of the field, such as `poll.maxInterval`; empty for the input as a whole. */
   field: z.string(),

@@ -76,6 +76,8 @@ test.each([
   ['src/cli/session.ts', '../worker/worker-options.js'],
   ['src/cli/doctor.ts', '../contract/choices.js'],
   ['src/budget/budget.ts', '../contract/budget-status.js'],
+  ['src/contract/ids.ts', '../protocol/index.js'],
+  ['src/common/text.ts', '../contract/index.js'],
   ['src/client/calls.ts', '../protocol/signs.js'],
   ['test/budget/asks.test.ts', '../../src/common/text.js'],
 ])('%s must not import %s', async (file, path) => {

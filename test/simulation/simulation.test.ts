@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { findBreak } from '../../tools/simulation/breaks.js';
-import { profiles } from '../../tools/simulation/faults.js';
+import { profiles } from '../../tools/simulation/profiles.js';
 import { runSeed } from '../../tools/simulation/seed.js';
 
 const worlds = profiles.filter((profile) => profile !== 'backlog');

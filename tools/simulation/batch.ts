@@ -22,7 +22,7 @@ import {
 import { clientOf } from './client.js';
 import { followUp, receive } from './ports.js';
 import { type Code, ContinueAsNew, type Run } from './runs.js';
-import type { Stage } from './seed.js';
+import type { Stage } from './stage.js';
 
 /** A list that was started as a batch. */
 interface Started extends Pick<BatchStart, 'canary' | 'maxFailures'> {

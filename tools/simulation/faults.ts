@@ -1,41 +1,13 @@
-import { followUp, type Order, projectBudget } from './ports.js';
+import type { Batches } from './batch.js';
+import type { Order } from './log.js';
+import { followUp, projectBudget } from './ports.js';
+import { type Fault, isBudgetLost, isOnly } from './profiles.js';
 import type { Happened, Run } from './runs.js';
-import type { Stage } from './seed.js';
-import { BUDGET_ID } from './server.js';
-import { START_MS } from './world.js';
-
-/** The kinds of faults, each a profile of its own. */
-export const faults = [
-  ...(['workers', 'freezes', 'clocks', 'network', 'signals', 'service', 'refusals', 'stale', 'takeovers'] as const),
-  ...(['firewall', 'outages'] as const),
-  ...(['budget-resets', 'budget-stops', 'budget-deletions', 'resets', 'stops', 'words', 'activities'] as const),
-  ...(['orders', 'reuse', 'impatient', 'crowds', 'retold', 'revived', 'batch'] as const),
-];
-export type Fault = (typeof faults)[number];
-
-/** Worlds: `calm` has no faults, `backlog` has 320 follow-ups and no faults, and `calm-batch` a batch and no faults. */
-export const profiles = ['calm', ...faults, 'all', 'backlog', 'calm-batch'];
-
-/** The faults of a profile. Kinds may be joined with `+`. */
-export function faultsOf(profile: string): readonly Fault[] {
-  const unknown = profile.split('+').find((name) => !profiles.includes(name));
-  if (unknown !== undefined) throw new Error(`no profile is called ${unknown}`);
-  if (profile === 'all') return faults.slice(0, faults.indexOf('retold'));
-  const kinds = new Set(profile.split('+'));
-  // Items whose delivery is unknown, and calls and tasks that are lost.
-  if (kinds.has('batch')) for (const kind of ['network', 'takeovers']) kinds.add(kind);
-  return faults.filter((fault) => kinds.has(fault));
-}
-
-/** Whether a fault is the only one: then many jobs take part. */
-export const isOnly = (has: ReadonlySet<Fault>, fault: Fault): boolean => has.size === 1 && has.has(fault);
-
-/** Whether a budget may have to start afresh. */
-export const isBudgetLost = (has: ReadonlySet<Fault>): boolean =>
-  (['budget-resets', 'budget-stops', 'budget-deletions', 'retold', 'revived'] as const).some((fault) => has.has(fault));
+import type { Stage } from './stage.js';
+import { BUDGET_ID, START_MS } from './world.js';
 
 /** Decides what strikes when. All faults end when the log says so. */
-export function planFaults({ world, has, server, service, callers, log, budget, batches }: Stage): void {
+export function planFaults({ world, has, server, service, callers, log, budget }: Stage, batches?: Batches): void {
   const { chance } = world;
   const { healedAtMs } = log;
   /** What strikes at the next send. */
@@ -90,7 +62,7 @@ export function planFaults({ world, has, server, service, callers, log, budget, 
   });
   const stopBudget = () => {
     server.close(server.running(BUDGET_ID), 'terminated');
-    const again = projectBudget({ ...budget, assumeFull: chance.happens(0.2) });
+    const again = projectBudget({ ...budget, assumeFull: chance.happens(0.2) }, log);
     const restore = () => server.latest(BUDGET_ID) && !server.running(BUDGET_ID) && server.start(BUDGET_ID, again);
     world.at(untilMs(600_000), restore);
   };

@@ -1,8 +1,8 @@
 import { Command } from 'commander';
 import { breaks, findBreak } from './breaks.js';
-import { profiles } from './faults.js';
+import { verdicts } from './log.js';
+import { profiles } from './profiles.js';
 import { runSeed } from './seed.js';
-import { verdicts } from './verdicts.js';
 
 const HELP = `
 Each world that is wrong is printed with its verdict, and exits with 1:

@@ -9,6 +9,7 @@ import { FollowUp } from '../../src/follow-up/flow.js';
 import { readWatchResult } from '../../src/follow-up/judge.js';
 import { type FollowUpPort, type JobRead, readSendResult, readSlotAnswer } from '../../src/follow-up/port.js';
 import { answerSchema, askSchema, budgetEventSchema, type BudgetSettings } from '../../src/protocol/index.js';
+import type { Log, Order } from './log.js';
 import { type Code, ContinueAsNew, type Run } from './runs.js';
 import { Chance } from './world.js';
 
@@ -88,13 +89,6 @@ export function followUp(settings: Settings): Code {
   return { begin, prompt: settings.prompt };
 }
 
-/** What an operator orders of a budget. */
-export interface Order {
-  pause?: { untilMs?: number };
-  resume?: true;
-  limit?: number;
-}
-
 /** `mostEvents`: after how many events it continues as new. */
 export interface BudgetOptions {
   settings: BudgetSettings;
@@ -104,16 +98,16 @@ export interface BudgetOptions {
 }
 
 /** The shipped budget and its loop, over a port that does what that of its workflow does. */
-export function projectBudget({ settings, places, mostEvents, assumeFull = false }: BudgetOptions): Code {
+export function projectBudget({ settings, places, mostEvents, assumeFull = false }: BudgetOptions, log: Log): Code {
   const begin = (run: Run) => {
     const { server, originalRunId, nowMs, condition } = run;
     const before = run.before as BudgetState | undefined;
-    const log = () => (run.isReplaying ? undefined : server.log);
+    const heard = () => (run.isReplaying ? undefined : log);
     const budget = new Budget(structuredClone(before) ?? newState(settings, run.startedAtMs), places);
     const loop = new BudgetLoop(budget, {
       ...{ originalRunId, nowMs, condition, allAnswered: () => Promise.resolve(), show: () => undefined },
       async send(message) {
-        log()?.answered(message.workflowId, message.answer);
+        heard()?.answered(message.workflowId, message.answer);
         return (await run.call((id) => server.signalFromBudget(run, id, message)).result)?.value !== false;
       },
       async listRecentSends(query) {
@@ -135,18 +129,18 @@ export function projectBudget({ settings, places, mostEvents, assumeFull = false
       ask(input: unknown) {
         const ask = askSchema.parse(input);
         const answer = loop.ask(ask);
-        log()?.answered(ask.workflowId, answer);
+        heard()?.answered(ask.workflowId, answer);
         return answer;
       },
       tell: (input: unknown) =>
         receive(budgetEventSchema, input, (event) => {
-          log()?.heard(nowMs(), event);
+          heard()?.heard(nowMs(), event);
           loop.receive(event);
         }),
       order: (input: unknown) =>
         loop.change((nowMs) => {
           const { pause, resume, limit } = input as Order;
-          log()?.ordered(nowMs, input as Order);
+          heard()?.ordered(nowMs, input as Order);
           if (pause) budget.pause(nowMs, pause);
           if (resume) budget.resume(nowMs);
           if (limit !== undefined) budget.setLimit(nowMs, { limit });

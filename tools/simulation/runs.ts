@@ -1,9 +1,8 @@
 import type { BatchFlow } from '../../src/batch/batch-flow.js';
 import type { PartFlow } from '../../src/batch/part-flow.js';
-import type { Budget } from '../../src/budget/budget.js';
+import type { Budget, Message } from '../../src/budget/budget.js';
 import type { PartInput } from '../../src/protocol/index.js';
-import type { Activity, ActivityOptions, Server } from './server.js';
-import { drain } from './world.js';
+import { drain, type World } from './world.js';
 
 /** What a workflow is told by name (a signal, an update, a cancel), or the result of a call of its port. */
 export type Happened =
@@ -28,6 +27,42 @@ export interface Code {
 /** The next run begins with this state. */
 export class ContinueAsNew {
   constructor(readonly state: unknown) {}
+}
+
+/** How the server runs an activity. What is missing has no bound. */
+export interface ActivityOptions {
+  isLocal?: true;
+  startToCloseMs?: number;
+  heartbeatMs?: number;
+  wholeMs?: number;
+  attempts?: number;
+  retryMs?: readonly [first: number, longest: number];
+}
+
+/** An activity of a run. An operator may end or reset it. */
+export interface Activity {
+  run: Run;
+  name: string;
+  input: unknown;
+  options: ActivityOptions;
+  details: unknown;
+  wasReset: boolean;
+  isOver: boolean;
+  end(outcome?: Outcome): void;
+}
+
+/** What a run and the ports of its code need of the server. */
+export interface Host {
+  readonly world: World;
+  readonly faults: () => { undone: number };
+  offsetOf(workflowId: string): number;
+  plan(run: Run): void;
+  close(run: Run, status: 'completed' | 'failed', end: Outcome): void;
+  deliver(run: Run, event: Happened): boolean;
+  tell(workflowId: string, name: string, input?: unknown): boolean;
+  signalFromBudget(run: Run, id: number, message: Message): () => void;
+  watchEnd(run: Run, id: number, workflowId: string): () => void;
+  startActivity(run: Run, id: number, name: string, input: unknown, options: ActivityOptions): () => void;
 }
 
 /** Begins a call. Returns what stops it. */
@@ -78,7 +113,7 @@ export class Run {
 
   /** @param before the state of the run before */
   constructor(
-    readonly server: Server,
+    readonly server: Host,
     readonly workflowId: string,
     readonly runId: string,
     readonly startedAtMs: number,

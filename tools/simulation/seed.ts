@@ -1,32 +1,15 @@
 import type { FollowUpSettings as Settings } from '../../src/contract/index.js';
 import { Batches } from './batch.js';
-import { type Fault, faultsOf, isOnly, planFaults } from './faults.js';
-import { type BudgetOptions, followUp, projectBudget } from './ports.js';
-import { BUDGET_ID, Server } from './server.js';
+import { planFaults } from './faults.js';
+import { Log } from './log.js';
+import { followUp, projectBudget } from './ports.js';
+import { type Fault, faultsOf, isOnly } from './profiles.js';
+import { Server } from './server.js';
 import { Service } from './service.js';
-import { judgeSeed, Log } from './verdicts.js';
+import type { Caller, Stage } from './stage.js';
+import { judgeSeed } from './verdicts.js';
 import { Worker } from './worker.js';
-import { START_MS, World } from './world.js';
-
-/** Someone who starts a follow-up. */
-export interface Caller {
-  workflowId: string;
-  startsAtMs: number;
-  settings: Settings;
-  isResendAllowed: boolean;
-}
-
-/** All that takes part in a seed. */
-export interface Stage {
-  world: World;
-  has: ReadonlySet<Fault>;
-  server: Server;
-  service: Service;
-  log: Log;
-  callers: Caller[];
-  budget: BudgetOptions;
-  batches?: Batches;
-}
+import { BUDGET_ID, START_MS, World } from './world.js';
 
 const FAULTS_MS = 1_800_000;
 const END_MS = 16 * 3_600_000;
@@ -84,7 +67,7 @@ async function runWorld(world: World, profile: string): Promise<Log> {
     mostEvents: chance.pick([50, 330, 1_000]),
   };
   const stage: Stage = { world, has, server, service, log, callers: [], budget };
-  const budgetCode = projectBudget(budget);
+  const budgetCode = projectBudget(budget, log);
   const workers = chance.whole(1, 3);
   while (server.workers.length < workers)
     server.workers.push(new Worker(stage, budgetCode, () => chancesOf('network')));
@@ -92,21 +75,21 @@ async function runWorld(world: World, profile: string): Promise<Log> {
     stage,
     isBacklog ? [320, 320] : isWide ? [40, 40] : hasBatch ? [12, chance.whole(0, 4)] : [chance.whole(2, 8)],
   );
-  if (hasBatch) stage.batches = new Batches(stage);
-  planFaults(stage);
+  const batches = hasBatch ? new Batches(stage) : undefined;
+  planFaults(stage, batches);
   watchForStuck(stage);
   const mustRunUntilMs = isBacklog ? START_MS + 3 * windowMs : log.healedAtMs;
   const isOver = ({ workflowId, startsAtMs }: Caller) => startsAtMs < world.nowMs && !server.running(workflowId);
   try {
     await world.run(
       START_MS + (hasBatch ? 3 : 1) * END_MS,
-      () => world.nowMs > mustRunUntilMs && stage.callers.every(isOver) && stage.batches?.isOver !== false,
+      () => world.nowMs > mustRunUntilMs && stage.callers.every(isOver) && batches?.isOver !== false,
     );
   } catch (error) {
     log.find('crash', (error as Error).stack);
   }
-  judgeSeed(stage);
-  stage.batches?.judge(has.has('batch'));
+  judgeSeed(stage, hasBatch);
+  batches?.judge(has.has('batch'));
   // The first message of the fourth window.
   const fourthMs = service.arrivals[3 * limit]?.atMs ?? Infinity;
   if (isBacklog && fourthMs - START_MS > (3 * windowMs) / 0.99) log.find('idle', `${fourthMs - START_MS} ms`);

@@ -4,39 +4,37 @@ import type { ListedSend, Message } from '../../src/budget/budget.js';
 import { defined } from '../../src/common/index.js';
 import { Failed } from '../../src/follow-up/flow.js';
 import { outcomeOf } from './client.js';
-import { type Code, ContinueAsNew, type Happened, type Outcome, Run } from './runs.js';
-import type { Log } from './verdicts.js';
-import type { Worker } from './worker.js';
-import type { World } from './world.js';
+import type { Log } from './log.js';
+import {
+  type Activity,
+  type ActivityOptions,
+  type Code,
+  ContinueAsNew,
+  type Happened,
+  type Host,
+  type Outcome,
+  Run,
+} from './runs.js';
+import { BUDGET_ID, type World } from './world.js';
 
-/** How the server runs an activity. What is missing has no bound. */
-export interface ActivityOptions {
-  isLocal?: true;
-  startToCloseMs?: number;
-  heartbeatMs?: number;
-  wholeMs?: number;
-  attempts?: number;
-  retryMs?: readonly [first: number, longest: number];
+/** A worker process, as the server and whoever strikes it know it. */
+export interface WorkerProcess {
+  readonly settings: { leaseMs: number; drainMs: number; offsetMs: number };
+  readonly isReady: boolean;
+  execute(
+    activity: Activity,
+    info: object,
+    beat: (details: unknown) => void,
+    end: (end: Outcome) => void,
+  ): () => boolean;
+  die(drainMs: number, backAfterMs: number): Promise<void>;
+  freeze(ms: number, isMachine: boolean): void;
 }
-
-/** An activity of a run. An operator may end or reset it. */
-export interface Activity {
-  run: Run;
-  name: string;
-  input: unknown;
-  options: ActivityOptions;
-  details: unknown;
-  wasReset: boolean;
-  isOver: boolean;
-  end(outcome?: Outcome): void;
-}
-
-export const BUDGET_ID = 'project-budget/p';
 
 /** A Temporal server: runs with their tasks, activities, signals, updates, children and resets. */
-export class Server {
+export class Server implements Host {
   readonly runs = new Map<string, Run[]>();
-  readonly workers: Worker[] = [];
+  readonly workers: WorkerProcess[] = [];
   /** Until when no worker takes a task of these workflows. */
   readonly stalledUntilMs = { budget: 0, others: 0 };
   /** Workflows that were reset after their end. */
@@ -237,7 +235,7 @@ export class Server {
   }
 
   /** `lost`: the workflow task of a local activity is lost with its worker. */
-  #attempt(activity: Activity, worker: Worker, info: object): Promise<Outcome | 'lost'> {
+  #attempt(activity: Activity, worker: WorkerProcess, info: object): Promise<Outcome | 'lost'> {
     return new Promise((resolve) => {
       const { isLocal, startToCloseMs, heartbeatMs } = activity.options;
       let isOver = false;

@@ -4,15 +4,16 @@ import { createItemFinder } from '../../src/activities/find-items.js';
 import { createActivities } from '../../src/activities/index.js';
 import type { AgentJobsClient, GetJobOutcome, SendMessageOutcome } from '../../src/agent-jobs/index.js';
 import { clientOf } from './client.js';
-import type { Code, Outcome } from './runs.js';
-import type { Stage } from './seed.js';
-import { type Activity, BUDGET_ID } from './server.js';
+import type { Activity, Code, Outcome } from './runs.js';
+import type { WorkerProcess } from './server.js';
+import type { Stage } from './stage.js';
+import { BUDGET_ID } from './world.js';
 
 /** The SDK sends the first heartbeat at once, and the next ones at 0.8 of their timeout. */
 const BEAT_EVERY_MS = 48_000;
 
 /** A worker process: it runs the shipped activities over a network, dies, freezes and comes back. */
-export class Worker {
+export class Worker implements WorkerProcess {
   readonly settings;
   #isAlive = true;
   #incarnation = 0;

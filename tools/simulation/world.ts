@@ -1,5 +1,9 @@
 /** The start of every seed. */
 export const START_MS = Date.UTC(2026, 0, 1);
+/** Workflow id of the budget. */
+export const BUDGET_ID = 'project-budget/p';
+
+export const seconds = (ms: number): string => ((ms - START_MS) / 1_000).toFixed(1);
 
 /** Lets all microtasks run. */
 export const drain = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
