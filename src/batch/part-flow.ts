@@ -1,9 +1,9 @@
 import type { BatchCounts, BatchItemsPage, ItemOutcome } from '../contract/index.js';
 import type { FindItemsInput, FoundItem, PartInput, PartOrder, PartReport } from '../protocol/index.js';
+import { Flow, type FlowPort } from './base-flow.js';
 import { describePart } from './batch-details.js';
 import { expectationOf, hashOfItem } from './pack.js';
 import { type ItemStart, Part } from './part.js';
-import { Flow, type FlowPort } from './woken-flow.js';
 
 export interface PartPort extends FlowPort {
   /**

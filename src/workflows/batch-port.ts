@@ -1,7 +1,7 @@
 import { CancellationScope, condition, proxyActivities, sleep } from '@temporalio/workflow';
 import type { z } from 'zod';
 import type { ItemFinder } from '../activities/find-items.js';
-import type { FlowPort } from '../batch/woken-flow.js';
+import type { FlowPort } from '../batch/base-flow.js';
 import { type BatchItemsRange, MAX_RESULT_ITEMS, parseInput } from '../contract/index.js';
 import {
   type FindItemsInput,

@@ -10,8 +10,8 @@ import {
   WorkflowIdReusePolicy,
   workflowInfo,
 } from '@temporalio/workflow';
+import type { FlowPort } from '../batch/base-flow.js';
 import { PartFlow, type PartPort } from '../batch/part-flow.js';
-import type { FlowPort } from '../batch/woken-flow.js';
 import { messageOf } from '../common/index.js';
 import {
   type BatchCounts,

@@ -14,10 +14,10 @@ import {
   WorkflowIdReusePolicy,
   workflowInfo,
 } from '@temporalio/workflow';
+import type { FlowPort } from '../batch/base-flow.js';
 import { Batch, type BatchState } from '../batch/batch.js';
 import { BatchFlow, type BatchPort } from '../batch/batch-flow.js';
 import { tooManyParts } from '../batch/pack.js';
-import type { FlowPort } from '../batch/woken-flow.js';
 import { defined } from '../common/index.js';
 import {
   addItemsUpdate,

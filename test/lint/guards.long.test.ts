@@ -1,7 +1,7 @@
 import { execFile } from 'node:child_process';
 import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { promisify } from 'node:util';
 import { ESLint } from 'eslint';
 import { describe, expect, test } from 'vitest';
@@ -29,7 +29,16 @@ const importing = (path: string) => `import { x } from '${path}'; export const y
 
 describe.each(['src/workflows', 'src/contract', 'src/protocol', 'src/common'])('%s', (directory) => {
   test.each([
-    ...['node:fs', 'fs', 'node:fs/promises', 'undici', 'pino', 'commander', '../activities/index.js', '../config/index.js'],
+    ...[
+      'node:fs',
+      'fs',
+      'node:fs/promises',
+      'undici',
+      'pino',
+      'commander',
+      '../activities/index.js',
+      '../config/index.js',
+    ],
     ...['client', 'worker', 'activity', 'testing/lib/y', 'envconfig'].map((name) => `@temporalio/${name}`),
     '../agent-jobs/index.js',
   ])('must not import %s', async (path) => {
@@ -100,6 +109,12 @@ test.each([
 ])('only the configuration reads the environment: %s', async (code) => {
   expect(await rulesBrokenBy(code, 'src/worker/logging.ts')).toContain(syntax);
   if (code.includes('process.env')) expect(await rulesBrokenBy(code, 'src/config/index.ts')).toEqual([]);
+});
+
+test('no two files of src share a name, other than index.ts', () => {
+  const names = readdirSync(join(root, 'src'), { recursive: true, encoding: 'utf8' }).map((path) => basename(path));
+  const shared = names.filter((name, index) => name.endsWith('.ts') && names.indexOf(name) !== index);
+  expect([...new Set(shared)]).toEqual(['index.ts']);
 });
 
 const floating = 'export async function f(): Promise<void> { await Promise.resolve(); }\nf();';

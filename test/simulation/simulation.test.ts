@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { findBreak } from '../../tools/simulation/breaks.js';
+import { breaks, findBreak, withoutRule } from '../../tools/simulation/breaks.js';
 import { profiles } from '../../tools/simulation/profiles.js';
 import { runSeed } from '../../tools/simulation/seed.js';
 
@@ -52,6 +52,10 @@ test('nothing is wrong in worlds that once were wrong', async () => {
 
 test('a backlog uses at least 99 % of the budget', async () => {
   expect(await wrongs([['backlog', 1]])).toEqual([]);
+});
+
+test('every rule that can be taken out stands once in its file', () => {
+  for (const rule of Object.keys(breaks)) expect(withoutRule(rule).text).not.toBe('');
 });
 
 test.each(['count', 'turn', 'pause', 'share'])('it is noticed if the rule "%s" is missing', async (rule) => {

@@ -15,7 +15,7 @@ export const breaks: Record<string, readonly [profile: string, file: string, tex
   run: ['resets', 'activities/index', 'ownRun().runId !== grant.runId', 'false'],
   'read-run': ['resets+refusals', 'activities/index', 'ownRun().runId !== runId', 'false'],
   resend: ['service+network', 'follow-up/flow', `=== 'resend' && !this.#isResent`, `=== 'resend'`],
-  gone: ['service', 'follow-up/watch', 'const GONE_MS = 30_000', 'const GONE_MS = 0'],
+  gone: ['service', 'follow-up/judge', 'const GONE_MS = 30_000', 'const GONE_MS = 0'],
   'by-hand': ['activities', 'follow-up/port', 'sent?.grant === grantName(grant) && isKnown', 'isKnown'],
   doubt: ['resets+service+stops', 'follow-up/flow', 'this.#isInDoubt = port.mayHaveSent', 'this.#isInDoubt = false'],
   asked: ['reuse+impatient+takeovers', 'follow-up/flow', `error.delivered !== 'no' || this.#isAnswered`, 'true'],
@@ -25,8 +25,8 @@ export const breaks: Record<string, readonly [profile: string, file: string, tex
   'turned-away': ['crowds', 'budget/budget', 'this.#turnAway(ask);', ''],
   'at-rest': ['calm', 'budget/budget', `if (jobIs === 'at-rest') this.#forgetWork(job);`, ''],
   'at-work': ['calm', 'budget/budget', `jobIs === 'at-work' && !hasOtherTurn`, 'false'],
-  stale: ['stale', 'follow-up/watch', 'const STALE_MS = 10_000', 'const STALE_MS = 0'],
-  settled: ['stale', 'follow-up/watch', 'const isSettled =', 'const isSettled = true ||'],
+  stale: ['stale', 'follow-up/judge', 'const STALE_MS = 10_000', 'const STALE_MS = 0'],
+  settled: ['stale', 'follow-up/judge', 'const isSettled =', 'const isSettled = true ||'],
   owners: ['stops', 'budget/budget', 'turn.untilMs ??= Math.max(nowMs, known?.overAtMs ?? 0) + SETTLE_MS', 'void 0'],
   'gone-again': ['service', 'follow-up/flow', '!isMissing || !isSoon', '!isSoon'],
   begun: [
@@ -79,13 +79,20 @@ export const breaks: Record<string, readonly [profile: string, file: string, tex
 
 const MOST_SEEDS = 1_500;
 
-/** Says in which seed the simulation notices that a rule is missing; `undefined` if it does not. */
-export async function findBreak(name: string): Promise<string | undefined> {
-  const [profile = '', file, text = '', instead] = breaks[name] ?? [];
+/** The file of a rule without the rule. */
+export function withoutRule(name: string): { path: string; text: string } {
+  const [, file, text = '', instead] = breaks[name] ?? [];
   const path = fileURLToPath(new URL(`../../src/${file}.ts`, import.meta.url));
   const parts = readFileSync(path, 'utf8').split(text);
   if (parts.length !== 2) throw new Error(`${name}: occurs ${parts.length - 1} times in ${file}, not once: ${text}`);
-  const transform = (_: string, id: string) => (id === path ? parts.join(instead) : undefined);
+  return { path, text: parts.join(instead) };
+}
+
+/** Says in which seed the simulation notices that a rule is missing; `undefined` if it does not. */
+export async function findBreak(name: string): Promise<string | undefined> {
+  const [profile = ''] = breaks[name] ?? [];
+  const { path, text } = withoutRule(name);
+  const transform = (_: string, id: string) => (id === path ? text : undefined);
   const vite = await createViteServer({
     ...{ configFile: false, appType: 'custom', logLevel: 'silent', optimizeDeps: { noDiscovery: true } },
     root: fileURLToPath(new URL('../..', import.meta.url)),
