@@ -5,7 +5,7 @@ import { SearchAttribute } from '../../src/contract/index.js';
 import type { NewJob } from '../../src/simulator/index.js';
 import { eventually } from '../support/eventually.js';
 import { failureOf } from '../support/failure-of.js';
-import { reaches, useStack } from '../support/project.js';
+import { type Project, reaches, useStack } from '../support/project.js';
 import { schemaCheck } from '../support/schema-check.js';
 import { FAST } from '../support/stack.js';
 
@@ -141,18 +141,27 @@ describe.concurrent('a follow-up', () => {
     expect(project.ledger.map(({ accepted }) => accepted)).toEqual([false, true]);
   });
 
+  /** Starts 15 follow-ups. Each has asked before the next one starts: until then, the budget does not know of it. */
+  const startInTurn = async (project: Project): Promise<StartedFollowUp[]> => {
+    const followUps: StartedFollowUp[] = [];
+    for (let i = 10; i < 25; i += 1) {
+      const followUp = await project.start('job', { prompt: `message ${i}` });
+      followUps.push(followUp);
+      await eventually('it waits', async () =>
+        /^(paused|job-busy)$/.test((await followUp.progress()).waitReason ?? ''),
+      );
+    }
+    return followUps;
+  };
+
   test('to a job that others wait for is sent in the order of its start, also if it found no place', async () => {
     const project = newProject();
     project.addJob();
     await project.budget.pause();
-    const followUps: StartedFollowUp[] = [];
-    for (let i = 10; i < 25; i += 1) followUps.push(await project.start('job', { prompt: `message ${i}` }));
-    await eventually('ten wait in line, and five have no place', async () => {
-      const all = await Promise.all(followUps.map((followUp) => followUp.progress()));
-      return (
-        ['paused', 'job-busy'].map((why) => all.filter(({ waitReason }) => waitReason === why).length).join() === '10,5'
-      );
-    });
+    const followUps = await startInTurn(project);
+    const all = await Promise.all(followUps.map((followUp) => followUp.progress()));
+    const expected = all.map((_, index) => (index < 10 ? 'paused' : 'job-busy'));
+    expect(all.map(({ waitReason }) => waitReason)).toEqual(expected);
     await project.budget.resume();
     await project.endWell(followUps);
     const prompts = project.ledger.map(({ prompt }) => prompt);
@@ -161,9 +170,10 @@ describe.concurrent('a follow-up', () => {
 
   test('to a job at work is sent in the order of its start, whoever works on it', async () => {
     const project = newProject();
-    project.addJob('job', { status: 'active' });
-    const followUps: StartedFollowUp[] = [];
-    for (let i = 10; i < 25; i += 1) followUps.push(await project.start('job', { prompt: `message ${i}` }));
+    project.addJob();
+    tested.stack.simulator.changeJob({ projectId: project.id, jobId: 'job', status: 'active' });
+    const followUps = await startInTurn(project);
+    project.endTurn();
     await project.endWell(followUps);
     const prompts = project.ledger.map(({ prompt }) => prompt);
     expect(prompts).toEqual([...prompts].sort());
