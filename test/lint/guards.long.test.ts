@@ -86,6 +86,7 @@ test.each([
   ['src/cli/doctor.ts', '../contract/choices.js'],
   ['src/budget/budget.ts', '../contract/budget-status.js'],
   ['src/contract/ids.ts', '../protocol/index.js'],
+  ['src/protocol/signs.ts', '../budget/state.js'],
   ['src/common/text.ts', '../contract/index.js'],
   ['src/client/calls.ts', '../protocol/signs.js'],
   ['test/budget/asks.test.ts', '../../src/common/text.js'],

@@ -102,12 +102,12 @@ export function projectBudget({ settings, places, mostEvents, assumeFull = false
   const begin = (run: Run) => {
     const { server, originalRunId, nowMs, condition } = run;
     const before = run.before as BudgetState | undefined;
-    const heard = () => (run.isReplaying ? undefined : log);
+    const liveLog = () => (run.isReplaying ? undefined : log);
     const budget = new Budget(structuredClone(before) ?? newState(settings, run.startedAtMs), places);
     const loop = new BudgetLoop(budget, {
       ...{ originalRunId, nowMs, condition, allAnswered: () => Promise.resolve(), show: () => undefined },
       async send(message) {
-        heard()?.answered(message.workflowId, message.answer);
+        liveLog()?.answered(message.workflowId, message.answer);
         return (await run.call((id) => server.signalFromBudget(run, id, message)).result)?.value !== false;
       },
       async listRecentSends(query) {
@@ -129,18 +129,18 @@ export function projectBudget({ settings, places, mostEvents, assumeFull = false
       ask(input: unknown) {
         const ask = askSchema.parse(input);
         const answer = loop.ask(ask);
-        heard()?.answered(ask.workflowId, answer);
+        liveLog()?.answered(ask.workflowId, answer);
         return answer;
       },
       tell: (input: unknown) =>
         receive(budgetEventSchema, input, (event) => {
-          heard()?.heard(nowMs(), event);
+          liveLog()?.heard(nowMs(), event);
           loop.receive(event);
         }),
       order: (input: unknown) =>
         loop.change((nowMs) => {
           const { pause, resume, limit } = input as Order;
-          heard()?.ordered(nowMs, input as Order);
+          liveLog()?.ordered(nowMs, input as Order);
           if (pause) budget.pause(nowMs, pause);
           if (resume) budget.resume(nowMs);
           if (limit !== undefined) budget.setLimit(nowMs, { limit });
