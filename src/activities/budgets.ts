@@ -13,20 +13,20 @@ import {
   WorkflowType,
 } from '../contract/index.js';
 import {
-  type Answer,
   type Ask,
   type Asker,
+  type AskReply,
   askUpdate,
-  type BudgetEvent,
   type BudgetSettings,
   firstBudgetStart,
-  tellSignal,
+  type FollowUpReport,
+  reportSignal,
   wasDeliveredQuery,
 } from '../protocol/index.js';
 import { HAS_ENDED, ifFound, IS_OPEN, isOpen } from '../temporal/lookups.js';
 
 const CALL_DEADLINE_MS = 5_000;
-/** A budget that has not answered for so long is silent. Usually it answers within a tenth of a second. */
+/** A budget that has not replied for so long is silent. Usually it replies within a tenth of a second. */
 const SILENT_AFTER_MS = 3_000;
 /** A follow-up that ends waits only so long for its budget, because a cancel should take at most ten seconds. */
 const ASK_AGAIN_FOR_MS = 3_000;
@@ -61,7 +61,7 @@ export function createBudgets(
   const inTurn = createTurns();
   const withDeadline = <T>(call: () => Promise<T>) => client.withDeadline(Date.now() + CALL_DEADLINE_MS, call);
 
-  async function askOnce(projectId: string, ask: Ask): Promise<Answer> {
+  async function askOnce(projectId: string, ask: Ask): Promise<AskReply> {
     const first = firstBudgetStart({ projectId, taskQueue, settings });
     const startWorkflowOperation = new WithStartWorkflowOperation(WorkflowType.projectBudget, first);
     try {
@@ -77,9 +77,9 @@ export function createBudgets(
     /**
      * Asks a project's budget for a slot. Starts the budget if it never existed.
      *
-     * @throws BudgetStoppedError if its last run is closed; the client's error if it does not answer
+     * @throws BudgetStoppedError if its last run is closed; the client's error if it does not reply
      */
-    async ask(projectId: string, ask: Ask): Promise<Answer> {
+    async ask(projectId: string, ask: Ask): Promise<AskReply> {
       const { cancellationSignal } = Context.current();
       // The server accepts ten concurrent updates of a workflow. This worker makes one at a time for each project.
       return inTurn(projectId, () => {
@@ -91,7 +91,7 @@ export function createBudgets(
     /**
      * Whether another run has delivered the message. Without a budget, `no`. Takes at most 8 s.
      *
-     * @throws Error if the budget does not answer
+     * @throws Error if the budget does not reply
      */
     async wasDelivered(projectId: string, asker: Asker): Promise<Delivered> {
       const budget = client.workflow.getHandle(projectBudgetWorkflowId(projectId));
@@ -107,9 +107,9 @@ export function createBudgets(
     },
 
     /** Signals an event to a project's budget, which can miss it if it does not run. */
-    async tell(projectId: string, event: BudgetEvent): Promise<void> {
+    async report(projectId: string, report: FollowUpReport): Promise<void> {
       const budget = client.workflow.getHandle(projectBudgetWorkflowId(projectId));
-      await ifFound(() => withDeadline(() => budget.signal(tellSignal, event)));
+      await ifFound(() => withDeadline(() => budget.signal(reportSignal, report)));
     },
 
     /** When a run closed, in epoch milliseconds; `undefined` if it runs, or Temporal no longer keeps it. */
@@ -137,7 +137,7 @@ export function createBudgets(
         const isUnsent = shown === 'not-sent' || status === 'CANCELLED' || lastMs === undefined;
         if (!isRunning && isUnsent) continue;
         const isWaiting = isRunning && waitingStates.some((waiting) => waiting === shown);
-        // What one that waits sent before then holds no slot.
+        // What one that waits sent before then uses no slot.
         const sentAtMs = isWaiting && (lastMs ?? 0) < sinceMs ? undefined : lastMs;
         const hasSent = sentAtMs !== undefined || sendingStates.some((sending) => sending === shown);
         if (!hasSent && !isWaiting) continue;
@@ -154,7 +154,7 @@ export function createBudgets(
 
 /**
  * Makes the calls to each budget one after the other. While a budget is silent, one call at a time finds out whether it
- * answers again, and the others fail at once: those who wait would fill the worker's slots, which all projects share.
+ * replies again, and the others fail at once: those who wait would fill the worker's slots, which all projects share.
  */
 function createTurns(): <T>(key: string, call: () => Promise<T>) => Promise<T> {
   const lines = new Map<string, { isSilent: boolean; isUnderWay: boolean; waiting: ((go: boolean) => void)[] }>();
@@ -162,16 +162,16 @@ function createTurns(): <T>(key: string, call: () => Promise<T>) => Promise<T> {
     const line = lines.get(key) ?? { isSilent: false, isUnderWay: false, waiting: [] };
     lines.set(key, line);
     const mayGo = !line.isUnderWay || (!line.isSilent && (await new Promise<boolean>((go) => line.waiting.push(go))));
-    if (!mayGo) throw new Error('another ask waits for its answer');
+    if (!mayGo) throw new Error('another ask waits for its reply');
     line.isUnderWay = true;
     const silence = setTimeout(() => {
       line.isSilent = true;
       for (const go of line.waiting.splice(0)) go(false);
     }, SILENT_AFTER_MS);
     try {
-      const answer = await call();
+      const reply = await call();
       line.isSilent = false;
-      return answer;
+      return reply;
     } finally {
       clearTimeout(silence);
       const next = line.waiting.shift();

@@ -7,25 +7,32 @@ import { defined, iso } from '../common/index.js';
 import type { Delivered } from '../contract/index.js';
 import {
   comparedFields,
-  firstSeen,
+  firstObservation,
   judge,
   knownFields,
-  type Seen,
-  takeOver,
-  type WatchOrder,
+  type Observation,
+  resumeObservation,
+  type WatchRequest,
   type WatchResult,
 } from '../follow-up/judge.js';
 import {
   grantName,
-  type JobRead,
-  type ReadOrder,
+  type ReadRequest,
+  type ReadResult,
   reasonAgainst,
-  type SendOrder,
+  type SendRequest,
   type SendResult,
-  type SlotAnswer,
-  type SlotOrder,
+  type SlotRequest,
+  type SlotResult,
 } from '../follow-up/port.js';
-import { type Answer, type Ask, type BudgetEvent, type Known, refusalOf, slotSchema } from '../protocol/index.js';
+import {
+  type Ask,
+  type AskReply,
+  type EarlierSend,
+  type FollowUpReport,
+  refusalOf,
+  slotReplySchema,
+} from '../protocol/index.js';
 import { describeGrpcError } from '../temporal/grpc.js';
 import { type Budgets, BudgetStoppedError, type SendsQuery } from './budgets.js';
 
@@ -35,7 +42,7 @@ export interface ActivityDependencies {
   budgets: Budgets;
   /** Total deadline of one POST. */
   sendTimeoutMs: number;
-  /** Time from its grant within which a send ends or never starts: see {@link SendOrder}. */
+  /** Time from its grant within which a send ends or never starts: see {@link SendRequest}. */
   leaseMs: number;
   /** How long after the lease bytes may still arrive at the service. */
   drainMs: number;
@@ -72,20 +79,20 @@ export function createActivities(dependencies: ActivityDependencies) {
   const isPrivate = linksArePrivate && ({ linksArePrivate } as const);
 
   /** Asks the budget. The reason for a failure shows in the Temporal UI. */
-  async function ask(projectId: string, request: Ask): Promise<Answer> {
+  async function ask(projectId: string, request: Ask): Promise<AskReply> {
     try {
-      const answer = await budgets.ask(projectId, request);
+      const reply = await budgets.ask(projectId, request);
       const { workflowId } = request;
-      if (answer.kind !== 'known' || !(await wasNeverUsed(workflowId, answer))) return answer;
-      const { grantedTo: runId, sendNumber, grantedAtMs: atMs } = answer;
-      await budgets.tell(projectId, { kind: 'settle', workflowId, runId, sendNumber, outcome: 'notSent', atMs });
+      if (reply.kind !== 'earlierSend' || !(await wasNeverUsed(workflowId, reply))) return reply;
+      const { grantedTo: runId, sendNumber, grantedAtMs: atMs } = reply;
+      await budgets.report(projectId, { kind: 'outcome', workflowId, runId, sendNumber, outcome: 'notSent', atMs });
       return await budgets.ask(projectId, request);
     } catch (error) {
       if (error instanceof BudgetStoppedError) {
         const { message } = error;
         throw ApplicationFailure.create({ type: 'budget-stopped', message, nextRetryDelay: STOPPED_RETRY });
       }
-      const message = `The budget of project ${projectId} does not answer: ${describeGrpcError(error)}`;
+      const message = `The budget of project ${projectId} does not reply: ${describeGrpcError(error)}`;
       throw ApplicationFailure.create({ type: 'budget-silent', message });
     }
   }
@@ -94,8 +101,8 @@ export function createActivities(dependencies: ActivityDependencies) {
    * Whether a run had closed before it was granted the send, so that it cannot have used the grant. Only a budget with a
    * complete memory can rule out an earlier grant of the same send.
    */
-  async function wasNeverUsed(workflowId: string, known: Known): Promise<boolean> {
-    const { grantedTo, grantedAtMs, outcome, remembersAll } = known;
+  async function wasNeverUsed(workflowId: string, earlier: EarlierSend): Promise<boolean> {
+    const { grantedTo, grantedAtMs, outcome, remembersAll } = earlier;
     if (grantedTo === '' || outcome !== null || !remembersAll) return false;
     const closedAtMs = await budgets.closedAtMs(workflowId, grantedTo);
     return closedAtMs !== undefined && closedAtMs + marginMs < grantedAtMs;
@@ -107,13 +114,13 @@ export function createActivities(dependencies: ActivityDependencies) {
      * refuses the read, the follow-up waits in line.
      *
      * @throws ApplicationFailure with a `WaitReason` or a `BlockReason` as its type, if the job cannot be read for
-     *   another reason or the budget does not answer
+     *   another reason or the budget does not reply
      */
-    async askForSlot(order: SlotOrder): Promise<SlotAnswer> {
-      const { projectId, jobId, whenActive, ask: asked } = order;
+    async askForSlot(request: SlotRequest): Promise<SlotResult> {
+      const { projectId, jobId, whenActive } = request;
       const { workflowId, runId } = ownRun();
-      const isTakenOver = order.runId !== runId;
-      const isInDoubt = order.isInDoubt || isTakenOver;
+      const isTakenOver = request.runId !== runId;
+      const isInDoubt = request.isInDoubt || isTakenOver;
       const read = toRead(await agentJobs.getJob({ projectId, jobId }));
       if (read.kind === 'notFound') return read;
       if (read.kind === 'failed' && !read.refused) {
@@ -126,15 +133,15 @@ export function createActivities(dependencies: ActivityDependencies) {
       if (isArchived && !isInDoubt) return { kind: 'archived', job: knownFields(job) };
       const isBusy = job !== undefined && reasonAgainst(job, whenActive) !== undefined;
       const jobIs = job && whenActive === 'wait' && ({ jobIs: isBusy ? 'at-work' : 'at-rest' } as const);
-      const mayHaveSent = asked.mayHaveSent || isTakenOver;
-      const request: Ask = { ...asked, mayHaveSent, workflowId, runId, leaseMs, drainMs, maxLimit };
+      const mayHaveSent = request.ask.mayHaveSent || isTakenOver;
+      const own = { workflowId, runId, leaseMs, drainMs, maxLimit };
       const refused = read.kind === 'failed' && read.refused;
-      const answer = await ask(projectId, { ...request, ...jobIs, ...refused });
-      const slot = isArchived ? slotSchema.safeParse(answer).data : undefined;
-      if (isArchived && slot) return { kind: 'archived', job: knownFields(job), answer: slot };
-      const seen = isBusy ? { busyJob: knownFields(job) } : job && { baseline: comparedFields(job) };
+      const reply = await ask(projectId, { ...request.ask, mayHaveSent, ...own, ...jobIs, ...refused });
+      const slot = isArchived ? slotReplySchema.safeParse(reply).data : undefined;
+      if (isArchived && slot) return { kind: 'archived', job: knownFields(job), reply: slot };
+      const jobBefore = isBusy ? { busyJob: knownFields(job) } : job && { baseline: comparedFields(job) };
       const refusal = read.kind === 'failed' ? read.message : undefined;
-      return { kind: 'asked', ...seen, ...defined({ refusal }), answer, ...isPrivate };
+      return { kind: 'asked', ...jobBefore, ...defined({ refusal }), reply, ...isPrivate };
     },
 
     /** Asks the budget whether another run has delivered the message. */
@@ -142,8 +149,8 @@ export function createActivities(dependencies: ActivityDependencies) {
       return budgets.wasDelivered(projectId, { ...ownRun(), messageTag });
     },
 
-    /** Reads the job before another order to send. */
-    async readJob({ runId, ...job }: ReadOrder): Promise<JobRead> {
+    /** Reads the job before another send is scheduled. */
+    async readJob({ runId, ...job }: ReadRequest): Promise<ReadResult> {
       if (ownRun().runId !== runId) return { kind: 'foreign' };
       const read = toRead(await agentJobs.getJob(job));
       return read.kind === 'job' ? { ...read, job: comparedFields(read.job) } : read;
@@ -153,10 +160,10 @@ export function createActivities(dependencies: ActivityDependencies) {
      * Sends the message at most once: only in the run that has the grant, at the first attempt of an activity that was
      * never reset, and while the grant lasts. Never fails because of the service or the network.
      */
-    async sendMessage(order: SendOrder): Promise<SendResult> {
+    async sendMessage(request: SendRequest): Promise<SendResult> {
       const { info } = Context.current();
       const startedAtMs = clocks.stopwatchMs();
-      const { projectId, jobId, prompt, whenActive, grant } = order;
+      const { projectId, jobId, prompt, whenActive, grant } = request;
       const result = (outcome: SendResult['outcome'], message: string) => ({
         grant: grantName(grant),
         outcome,
@@ -170,7 +177,7 @@ export function createActivities(dependencies: ActivityDependencies) {
       const mayStart = () =>
         clocks.wallMs() < grant.grantedAtMs + usableMs && clocks.stopwatchMs() - startedAtMs < usableMs;
       if (!mayStart()) return result('notSent', 'the grant of the slot has expired');
-      let { baseline } = order;
+      let { baseline } = request;
       if (!baseline) {
         const read = toRead(await agentJobs.getJob({ projectId, jobId }));
         const refused = read.kind === 'failed' && read.refused;
@@ -190,59 +197,60 @@ export function createActivities(dependencies: ActivityDependencies) {
     },
 
     /** Signals an event to the project's budget. */
-    async tellBudget({ projectId, event }: { projectId: string; event: BudgetEvent }): Promise<void> {
+    async reportToBudget({ projectId, report }: { projectId: string; report: FollowUpReport }): Promise<void> {
       // A reset run must not return its predecessor's grant, which may have been used.
-      const isForeign = event.runId !== ownRun().runId;
-      if (event.kind === 'settle' && event.outcome === 'notSent' && isForeign) return;
-      await budgets.tell(projectId, event);
+      const isForeign = report.runId !== ownRun().runId;
+      if (report.kind === 'outcome' && report.outcome === 'notSent' && isForeign) return;
+      await budgets.report(projectId, report);
     },
 
     /**
-     * Polls the job until the order's goal is reached. Sleeps in this process if few watches do; otherwise it fails
+     * Polls the job until the request's goal is reached. Sleeps in this process if few watches do; otherwise it fails
      * with the time of the next poll, when the server starts another attempt. Its heartbeats hold what it has seen.
      *
      * @throws ApplicationFailure `Later`, benign
      */
-    async watchJob(order: WatchOrder): Promise<WatchResult> {
+    async watchJob(request: WatchRequest): Promise<WatchResult> {
       const context = Context.current();
       const { currentAttemptScheduledTimestampMs } = context.info;
-      const heartbeatDetails = context.info.heartbeatDetails as Seen | undefined;
+      const heartbeatDetails = context.info.heartbeatDetails as Observation | undefined;
       const startedAtMs = clocks.stopwatchMs();
       // The server's clock, measured from the attempt's start: the clocks of workers differ and may be set.
       const nowMs = () => currentAttemptScheduledTimestampMs + clocks.stopwatchMs() - startedAtMs;
-      const seen: Seen = heartbeatDetails ?? order.seen ?? firstSeen(order, nowMs());
-      if (order.runId !== ownRun().runId) return { kind: 'foreign', seen };
-      if (heartbeatDetails) takeOver(seen, currentAttemptScheduledTimestampMs);
-      const waitMs = () => Math.max(0, Date.parse(seen.nextPollAt) - nowMs());
-      let [told, toldAtMs] = ['', -Infinity];
-      const newsOf = ({ job, lastError, observedActive }: Seen) => JSON.stringify([job, lastError, observedActive]);
-      const untoldMs = () => clocks.stopwatchMs() - toldAtMs;
-      const tell = () => {
-        context.heartbeat(seen);
-        [told, toldAtMs] = [newsOf(seen), clocks.stopwatchMs()];
+      const observation: Observation = heartbeatDetails ?? request.observation ?? firstObservation(request, nowMs());
+      if (request.runId !== ownRun().runId) return { kind: 'foreign', observation };
+      if (heartbeatDetails) resumeObservation(observation, currentAttemptScheduledTimestampMs);
+      const waitMs = () => Math.max(0, Date.parse(observation.nextPollAt) - nowMs());
+      let [lastBeat, lastBeatAtMs] = ['', -Infinity];
+      const summaryOf = ({ job, lastError, observedActive }: Observation) =>
+        JSON.stringify([job, lastError, observedActive]);
+      const sinceBeatMs = () => clocks.stopwatchMs() - lastBeatAtMs;
+      const beat = () => {
+        context.heartbeat(observation);
+        [lastBeat, lastBeatAtMs] = [summaryOf(observation), clocks.stopwatchMs()];
       };
       watches += 1;
       try {
         for (;;) {
           const isLong = waitMs() > SHORT_SLEEP_MS;
           if (handBack.aborted || (isLong && watches > maxWatches)) {
-            tell();
-            throw later(order.jobId, waitMs());
+            beat();
+            throw later(request.jobId, waitMs());
           }
           if (waitMs() > 0) {
-            if (untoldMs() >= BEAT_MS) tell();
-            await sleepUnless(handBack, Math.min(waitMs(), BEAT_MS - untoldMs()));
+            if (sinceBeatMs() >= BEAT_MS) beat();
+            await sleepUnless(handBack, Math.min(waitMs(), BEAT_MS - sinceBeatMs()));
             continue;
           }
-          // An answer is as old as its request, even if the process stood still in between.
+          // A response is as old as its request, even if the process stood still in between.
           const readAtMs = nowMs();
-          const read = toRead(await agentJobs.getJob(order));
-          const end = judge(order, seen, read, readAtMs);
+          const read = toRead(await agentJobs.getJob(request));
+          const end = judge(request, observation, read, readAtMs);
           const retryAfterMs = read.kind === 'failed' ? (read.retryAfterMs ?? 0) : 0;
-          const nextMs = nowMs() + Math.max(jittered(seen.intervalMs), retryAfterMs);
-          seen.nextPollAt = iso(Math.min(nextMs, Math.max(nowMs(), order.deadlineMs)));
-          if (end) return { ...end, seen };
-          if (newsOf(seen) !== told || untoldMs() >= BEAT_MS) tell();
+          const nextMs = nowMs() + Math.max(jittered(observation.intervalMs), retryAfterMs);
+          observation.nextPollAt = iso(Math.min(nextMs, Math.max(nowMs(), request.deadlineMs)));
+          if (end) return { ...end, observation };
+          if (summaryOf(observation) !== lastBeat || sinceBeatMs() >= BEAT_MS) beat();
         }
       } finally {
         watches -= 1;
@@ -264,7 +272,7 @@ function ownRun(): { workflowId: string; runId: string } {
   return Context.current().info.workflowExecution ?? { workflowId: '', runId: '' };
 }
 
-/** The service's answer. A failure has a reason to wait, and `refused` if the budget has to know. */
+/** The service's response. A failure has a reason to wait, and `refused` if the budget has to know. */
 function toRead(outcome: GetJobOutcome) {
   if (outcome.kind !== 'failed') return outcome;
   const { reason, message, statusCode, retryAfterMs } = outcome;

@@ -10,7 +10,7 @@ import { type GetJobOutcome, interpretGet, interpretSend, type SendMessageOutcom
 import { postOnce } from './post-once.js';
 import { describeNetworkError, getOnce, skipInterim } from './response.js';
 
-/** Longest answer that is read. A job is below 1 KiB. */
+/** Longest response that is read. A job is below 1 KiB. */
 const MAX_RESPONSE_BYTES = 131_072;
 
 /** Longest timer of Node.js, about 24 days. Longer ones would fire at once. */
@@ -20,9 +20,9 @@ const MAX_TIMEOUT_MS = 2_147_483_647;
 const MAX_GET_CONNECTIONS = 512;
 
 const addressSchema = z.object({ projectId: idSchema, jobId: idSchema });
-export type JobAddress = z.infer<typeof addressSchema>;
+type JobAddress = z.infer<typeof addressSchema>;
 
-export interface SendMessageRequest extends JobAddress {
+interface SendMessageRequest extends JobAddress {
   /** At least 1 character. */
   prompt: string;
   /**
@@ -48,7 +48,7 @@ export interface AgentJobsClientOptions {
   /** `http` or `https`, without user name, query or fragment. A path prefix is allowed. */
   baseUrl: string;
   keys: ApiKeys;
-  /** Total deadline of a GET, from the call to the last byte of the answer. */
+  /** Total deadline of a GET, from the call to the last byte of the response. */
   getTimeoutMs: number;
   /** Total deadline of a POST, likewise. When it passes, the connection is reset. */
   sendTimeoutMs: number;
@@ -117,12 +117,12 @@ export function createAgentJobsClient(options: AgentJobsClientOptions): AgentJob
     const prepared = await prepare(job);
     if (prepared.reason !== undefined) return { kind: 'failed', ...prepared };
     const { mask, ...request } = prepared;
-    const { answer, error } = await getOnce(agent, request, getTimeoutMs);
-    if (!answer) {
+    const { response, error } = await getOnce(agent, request, getTimeoutMs);
+    if (!response) {
       const { kind, text } = describeNetworkError(error, mask);
-      return { kind: 'failed', reason: kind === 'timeout' ? 'timeout' : 'network', message: `no answer: ${text}` };
+      return { kind: 'failed', reason: kind === 'timeout' ? 'timeout' : 'network', message: `no response: ${text}` };
     }
-    return interpretGet(answer, error, mask);
+    return interpretGet(response, error, mask);
   }
 
   async function sendMessage(message: SendMessageRequest): Promise<SendMessageOutcome> {
@@ -145,14 +145,14 @@ export function createAgentJobsClient(options: AgentJobsClientOptions): AgentJob
     });
     const textOf = (error: unknown) => describeNetworkError(error, mask).text;
     switch (result.kind) {
-      case 'answered':
-        return interpretSend(result.answer, result.error, mask);
+      case 'response':
+        return interpretSend(result.response, result.error, mask);
       case 'notStarted': {
         const why = result.refused ? 'the final check before the send failed' : textOf(result.error);
         return { outcome: 'notSent', message: `nothing was sent: ${why}` };
       }
-      case 'unanswered': {
-        const message = `there was no answer, and the message may have been delivered: ${textOf(result.error)}`;
+      case 'noResponse': {
+        const message = `there was no response, and the message may have been delivered: ${textOf(result.error)}`;
         return { outcome: 'unknown', message };
       }
     }

@@ -2,13 +2,13 @@ import { defined } from '../common/index.js';
 import type { AgentJob, SendOutcome } from '../contract/index.js';
 import { type GetJobFailureReason, refusalOf, signOf } from '../protocol/index.js';
 import {
-  type Answer,
   describeNetworkError,
   describeStatus,
   encodingProblem,
+  type HttpResponse,
   type ResponseHeaders,
 } from './response.js';
-import { bodyKindOf, type Mask, parseJob, type Read } from './service-text.js';
+import { bodyKindOf, type Mask, type ParsedText, parseJob } from './service-text.js';
 
 /** Result of {@link AgentJobsClient.getJob}. No text in it holds the API key. */
 export type GetJobOutcome =
@@ -19,7 +19,7 @@ export type GetJobOutcome =
 /** Result of {@link AgentJobsClient.sendMessage}. No text in it holds the API key. */
 export interface SendMessageOutcome {
   /**
-   * What the answer says: see `signs`. `notSent`: certainly no byte of the request was written, or there is no API key
+   * What the response says: see `signs`. `notSent`: certainly no byte of the request was written, or there is no API key
    * for the project, which another worker may have. `rejected`: also if the ids are not safe in a path.
    */
   outcome: SendOutcome;
@@ -28,15 +28,15 @@ export interface SendMessageOutcome {
   job?: AgentJob;
   /** What happened, with at most 500 characters of the service's text. Always present if `job` is not. */
   message?: string;
-  /** From the Retry-After of a `limited`, `payment` or `credentials` answer. */
+  /** From the Retry-After of a `limited`, `payment` or `credentials` response. */
   retryAfterMs?: number;
 }
 
-/** Interprets the answer to a GET. `error` says why its body is missing. */
-export function interpretGet(answer: Answer, error: unknown, mask: Mask): GetJobOutcome {
-  const { statusCode, headers, body } = answer;
+/** Interprets the response to a GET. `error` says why its body is missing. */
+export function interpretGet(response: HttpResponse, error: unknown, mask: Mask): GetJobOutcome {
+  const { statusCode, headers, body } = response;
   const outcome = signOf(statusCode).read;
-  const message = describeStatus(answer, mask);
+  const message = describeStatus(response, mask);
   if (outcome === 'notFound') return { kind: 'notFound', message };
   if (outcome !== 'job') {
     const retryAfterMs = parseRetryAfterMs(headers['retry-after'], headers['date'], Date.now());
@@ -52,27 +52,27 @@ export function interpretGet(answer: Answer, error: unknown, mask: Mask): GetJob
   return { kind: 'failed', reason: 'invalid-body', message: `HTTP ${statusCode}, but ${parsed.problem}`, statusCode };
 }
 
-/** Interprets the answer to a POST. `error` says why its body is missing. */
-export function interpretSend(answer: Answer, error: unknown, mask: Mask): SendMessageOutcome {
-  const { statusCode, headers, body } = answer;
+/** Interprets the response to a POST. `error` says why its body is missing. */
+export function interpretSend(response: HttpResponse, error: unknown, mask: Mask): SendMessageOutcome {
+  const { statusCode, headers, body } = response;
   const isRead = body !== undefined && encodingProblem(headers, mask) === undefined;
   const outcome = signOf(statusCode, isRead ? bodyKindOf(body) : 'unread').message;
   if (outcome !== 'sent') {
     const isRefused = refusalOf(outcome) !== undefined;
     const retryAfterMs = isRefused ? parseRetryAfterMs(headers['retry-after'], headers['date'], Date.now()) : undefined;
-    return { outcome, statusCode, message: describeStatus(answer, mask), ...defined({ retryAfterMs }) };
+    return { outcome, statusCode, message: describeStatus(response, mask), ...defined({ retryAfterMs }) };
   }
   if (body === undefined) {
     const { text } = describeNetworkError(error, mask);
-    return { outcome, statusCode, message: `delivered, but the answer's body was lost: ${text}` };
+    return { outcome, statusCode, message: `delivered, but the response's body was lost: ${text}` };
   }
   const parsed = readJob(headers, body, mask);
   return parsed.ok
     ? { outcome, statusCode, job: parsed.value }
-    : { outcome, statusCode, message: `delivered, but the answer could not be read: ${parsed.problem}` };
+    : { outcome, statusCode, message: `delivered, but the response could not be read: ${parsed.problem}` };
 }
 
-function readJob(headers: ResponseHeaders, body: string, mask: Mask): Read<AgentJob> {
+function readJob(headers: ResponseHeaders, body: string, mask: Mask): ParsedText<AgentJob> {
   const problem = encodingProblem(headers, mask);
   return problem === undefined ? parseJob(body, mask) : { ok: false, problem };
 }
@@ -90,7 +90,7 @@ type HeaderValue = string | string[] | undefined;
  * The wait that a `Retry-After` header asks for, 1 to {@link MAX_RETRY_AFTER_MS} milliseconds; `undefined` unless it is
  * a positive number of seconds or an HTTP date in the future.
  *
- * A date is relative to the answer's own `Date` header if readable, which cancels out the service's clock, otherwise to
+ * A date is relative to the response's own `Date` header if readable, which cancels out the service's clock, otherwise to
  * the local clock `nowMs`.
  */
 export function parseRetryAfterMs(retryAfter: HeaderValue, date: HeaderValue, nowMs: number): number | undefined {

@@ -1,5 +1,5 @@
 import { Client, type Dispatcher } from 'undici';
-import { type Answer, readAnswer, withinDeadline } from './response.js';
+import { type HttpResponse, readResponse, withinDeadline } from './response.js';
 import { createSingleConnection } from './single-connection.js';
 
 export interface PostRequest {
@@ -7,7 +7,7 @@ export interface PostRequest {
   path: string;
   headers: Record<string, string>;
   body: string;
-  /** For everything: connecting, TLS, writing, waiting, and reading the answer. */
+  /** For everything: connecting, TLS, writing, waiting, and reading the response. */
   deadlineMs: number;
   /** For connecting and the TLS handshake, within the deadline. */
   connectTimeoutMs: number;
@@ -21,10 +21,10 @@ export interface PostRequest {
 export type PostResult =
   /** Certainly no byte of the request was written. `refused`: by `mayStart`. */
   | { kind: 'notStarted'; refused: boolean; error: unknown }
-  /** It started without an answer: it may or may not have been delivered. */
-  | { kind: 'unanswered'; error: unknown }
+  /** It started without a response: it may or may not have been delivered. */
+  | { kind: 'noResponse'; error: unknown }
   /** A final status line arrived. `error` says why its body is missing. */
-  | { kind: 'answered'; answer: Answer; error: unknown };
+  | { kind: 'response'; response: HttpResponse; error: unknown };
 
 class RefusedError extends Error {
   override name = 'RefusedError' as const;
@@ -34,7 +34,7 @@ interface Attempt {
   started: boolean;
   refused: boolean;
   over: boolean;
-  answer?: Answer;
+  response?: HttpResponse;
 }
 
 /**
@@ -57,14 +57,14 @@ export async function postOnce(request: PostRequest): Promise<PostResult> {
   });
   const { path, headers, body } = request;
   const response = client.compose(startCheck(request, attempt)).request({ method: 'POST', path, headers, body });
-  const error = await withinDeadline(request.deadlineMs, readAnswer(response, attempt));
+  const error = await withinDeadline(request.deadlineMs, readResponse(response, attempt));
   // From now on nothing may start, and no unsent byte may leave.
   attempt.over = true;
   if (error !== undefined) connection.reset();
   void client.destroy().catch(() => undefined);
 
-  if (attempt.answer) return { kind: 'answered', answer: attempt.answer, error };
-  if (attempt.started) return { kind: 'unanswered', error };
+  if (attempt.response) return { kind: 'response', response: attempt.response, error };
+  if (attempt.started) return { kind: 'noResponse', error };
   return { kind: 'notStarted', refused: attempt.refused, error };
 }
 

@@ -6,7 +6,7 @@ import { cleanLine, cleanString, cutText, errorText, type Mask } from './service
 /** Headers with names in lower case. */
 export type ResponseHeaders = Readonly<Record<string, string | string[] | undefined>>;
 
-export interface Answer {
+export interface HttpResponse {
   statusCode: number;
   headers: ResponseHeaders;
   /** Missing if it was lost or too long. */
@@ -18,18 +18,18 @@ export class DeadlineError extends Error {
 }
 
 /**
- * Reads an answer into `attempt`: status and headers as soon as they arrive, so that they count even if the body is
+ * Reads a response into `attempt`: status and headers as soon as they arrive, so that they count even if the body is
  * lost. Returns the error that ended the exchange early, if any.
  */
-export async function readAnswer(
+export async function readResponse(
   response: Promise<Dispatcher.ResponseData>,
-  attempt: { answer?: Answer },
+  attempt: { response?: HttpResponse },
 ): Promise<unknown> {
   try {
     const { statusCode, headers, body } = await response;
-    const answer: Answer = { statusCode, headers };
-    attempt.answer = answer;
-    answer.body = await body.text();
+    const received: HttpResponse = { statusCode, headers };
+    attempt.response = received;
+    received.body = await body.text();
     return undefined;
   } catch (error) {
     return error ?? new Error('the request failed without an error');
@@ -55,51 +55,51 @@ export async function withinDeadline(deadlineMs: number, exchange: Promise<unkno
 /**
  * Sends one GET through an agent, without redirects or retries: the caller polls. Never throws.
  *
- * @param deadlineMs for everything: waiting for a connection, connecting, TLS, and reading the answer
- * @returns an answer (`error` says why its body is missing), or none
+ * @param deadlineMs for everything: waiting for a connection, connecting, TLS, and reading the response
+ * @returns a response (`error` says why its body is missing), or none
  */
 export async function getOnce(
   agent: Agent,
   request: { origin: string; path: string; headers: Record<string, string> },
   deadlineMs: number,
-): Promise<{ answer?: Answer; error: unknown }> {
+): Promise<{ response?: HttpResponse; error: unknown }> {
   const abort = new AbortController();
-  const attempt: { answer?: Answer } = {};
+  const attempt: { response?: HttpResponse } = {};
   const response = agent.request({ ...request, method: 'GET', signal: abort.signal });
-  const error = await withinDeadline(deadlineMs, readAnswer(response, attempt));
+  const error = await withinDeadline(deadlineMs, readResponse(response, attempt));
   if (error !== undefined) abort.abort();
   return { ...attempt, error };
 }
 
-/** 1xx without 101: a switch to another protocol is a final, unusable answer. */
+/** 1xx without 101: a switch to another protocol is a final, unusable response. */
 const INTERIM_STATUS = /^HTTP\/1\.[01] 1(?!01)\d\d/;
 const VERSION = 'HTTP/1.';
 const STATUS_BYTES = 'HTTP/1.1 100'.length;
 const HEAD_END = '\r\n\r\n';
-/** Longest head of an interim answer, the same as undici's for a final one. */
+/** Longest head of an interim response, the same as undici's for a final one. */
 const MAX_HEAD_BYTES = 16_384;
 
 /**
- * Removes interim answers from what a socket reads. A server or a proxy may send any 1xx before its answer, and a
- * client has to skip them (RFC 9110 section 15.2). undici gives up a connection, and with it the answer, at an
+ * Removes interim responses from what a socket reads. A server or a proxy may send any 1xx before its response, and a
+ * client has to skip them (RFC 9110 section 15.2). undici gives up a connection, and with it the response, at an
  * unrequested `100 Continue`.
  */
 export function skipInterim<S extends net.Socket>(socket: S): S {
   const read = socket.read.bind(socket);
-  /** Bytes of a possible interim answer that is still incomplete. */
-  let held: Buffer = Buffer.alloc(0);
-  /** Bytes written when the last final answer began. Until the next request, its body is read. */
-  let answeredAtBytes: number | undefined;
+  /** Bytes of a possible interim response that is still incomplete. */
+  let buffered: Buffer = Buffer.alloc(0);
+  /** Bytes written when the last final response began. Until the next request, its body is read. */
+  let finalAtBytes: number | undefined;
 
   socket.read = (size?: number): unknown => {
     const chunk: unknown = read(size);
-    if (!Buffer.isBuffer(chunk) || socket.bytesWritten === answeredAtBytes) return chunk;
-    held = afterInterim(Buffer.concat([held, chunk]));
-    if (mayBeInterim(held)) return null;
-    const answer = held;
-    held = Buffer.alloc(0);
-    answeredAtBytes = socket.bytesWritten;
-    return answer;
+    if (!Buffer.isBuffer(chunk) || socket.bytesWritten === finalAtBytes) return chunk;
+    buffered = afterInterim(Buffer.concat([buffered, chunk]));
+    if (mayBeInterim(buffered)) return null;
+    const response = buffered;
+    buffered = Buffer.alloc(0);
+    finalAtBytes = socket.bytesWritten;
+    return response;
   };
   return socket;
 }
@@ -134,7 +134,7 @@ const HINTS: Readonly<Record<string, string>> = {
   UNABLE_TO_VERIFY_LEAF_SIGNATURE: UNTRUSTED,
   ERR_TLS_CERT_ALTNAME_INVALID: 'its certificate is for another host name; check AGENT_JOBS_BASE_URL',
   ERR_SSL_WRONG_VERSION_NUMBER: 'it does not speak TLS there; check the scheme and port of AGENT_JOBS_BASE_URL',
-  UND_ERR_HEADERS_OVERFLOW: "the answer's headers are too long",
+  UND_ERR_HEADERS_OVERFLOW: "the response's headers are too long",
 };
 
 /**
@@ -158,7 +158,7 @@ export function describeNetworkError(
 }
 
 /** The status and the service's text, if readable. */
-export function describeStatus({ statusCode, headers, body }: Answer, mask: Mask): string {
+export function describeStatus({ statusCode, headers, body }: HttpResponse, mask: Mask): string {
   const isRedirect = statusCode >= 300 && statusCode < 400;
   const redirect = isRedirect ? ` (a redirect${redirectTarget(headers, mask)}, which is not followed)` : '';
   const text = body === undefined || body === '' ? '' : (encodingProblem(headers, mask) ?? errorText(body, mask));
@@ -173,7 +173,7 @@ function redirectTarget(headers: ResponseHeaders, mask: Mask): string {
   return target === '' ? '' : ` to ${cutText(target, 200)}`;
 }
 
-/** The problem with an answer that is encoded although `identity` was requested. */
+/** The problem with a response that is encoded although `identity` was requested. */
 export function encodingProblem(headers: ResponseHeaders, mask: Mask): string | undefined {
   const encodings = cleanLine([headers['content-encoding']].flat().join(', '), mask);
   if (encodings === '' || encodings.toLowerCase() === 'identity') return undefined;

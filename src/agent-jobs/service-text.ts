@@ -4,7 +4,7 @@ import { plainText } from '../node/terminal-text.js';
 import type { BodyKind } from '../protocol/index.js';
 
 /** Longest text of the service, or of an error, in results and messages. */
-export const MAX_SERVICE_TEXT_LENGTH = 500;
+const MAX_SERVICE_TEXT_LENGTH = 500;
 
 export type Mask = (text: string) => string;
 
@@ -37,10 +37,10 @@ const MAX_DEPTH = 64;
  */
 const MAX_JOB_BYTES = 131_072;
 
-export type Read<T> = { ok: true; value: T } | { ok: false; problem: string };
+export type ParsedText<T> = { ok: true; value: T } | { ok: false; problem: string };
 
 /** Parses a job from a body, and cleans every string in it, including field names. Does not check its `id`. */
-export function parseJob(body: string, mask: Mask): Read<AgentJob> {
+export function parseJob(body: string, mask: Mask): ParsedText<AgentJob> {
   const json = parseJson(body, mask);
   if (!json.ok) return json;
   const parsed = parseInput(agentJobSchema, json.value);
@@ -97,7 +97,7 @@ export function errorText(body: string, mask: Mask): string {
   return cleanLine(parsed?.success ? parsed.data.error : body, mask);
 }
 
-function parseJson(body: string, mask: Mask): Read<unknown> {
+function parseJson(body: string, mask: Mask): ParsedText<unknown> {
   let value: unknown;
   try {
     value = JSON.parse(body);

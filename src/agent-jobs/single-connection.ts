@@ -24,7 +24,7 @@ export interface SingleConnection {
 }
 
 /** Why a connection failed. Holds only the code of the cause. */
-export class ConnectError extends Error {
+class ConnectError extends Error {
   override name = 'ConnectError' as const;
   readonly code: string;
 
@@ -58,21 +58,21 @@ export function createSingleConnection(options: SingleConnectionOptions): Single
     });
     raw = tcp;
     let secured: tls.TLSSocket | undefined;
-    let settled = false;
+    let isDone = false;
     const timer = setTimeout(() => {
       fail(new ConnectError('CONNECT_TIMEOUT', `not connected within ${options.connectTimeoutMs} ms`));
     }, options.connectTimeoutMs);
 
     function succeed(socket: net.Socket): void {
-      if (settled) return;
-      settled = true;
+      if (isDone) return;
+      isDone = true;
       clearTimeout(timer);
       done(null, skipInterim(socket));
     }
 
     function fail(error: Error): void {
-      if (settled) return;
-      settled = true;
+      if (isDone) return;
+      isDone = true;
       clearTimeout(timer);
       secured?.destroy();
       tcp.destroy();

@@ -8,7 +8,7 @@ import type { Part } from './part.js';
 export function describeBatch(status: BatchStatus, errors: readonly BatchItem[], nowMs: number): string {
   const { total, waitingToStart, open, completed, archived, failed, unknown, errorsByType, hold } = status;
   const ended = total - waitingToStart - open;
-  const lines = [`**${ended} of ${total} ended${describeState(status)}**`, ''];
+  const lines = [`**${ended} of ${total} ended${headlineOf(status)}**`, ''];
   const row = (name: string, value: number | string): number => lines.push(`- ${name}: ${value}`);
   row('completed', completed);
   if (archived > 0) row('archived', archived);
@@ -43,7 +43,7 @@ export function describePart(part: Part, { first, items, batchId }: PartInput, n
   ].join('\n');
 }
 
-function describeState({ ended, cancelled, sealed, hold }: BatchStatus): string {
+function headlineOf({ ended, cancelled, sealed, hold }: BatchStatus): string {
   if (hold) return `, held (${hold.name})`;
   if (ended) return cancelled ? ', cancelled' : '';
   if (cancelled) return ', being cancelled';

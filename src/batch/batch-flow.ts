@@ -6,7 +6,7 @@ import { describeBatch } from './batch-details.js';
 
 export interface BatchPort extends FlowPort {
   /** Whether an update still runs. */
-  isAnswering(): boolean;
+  isReplying(): boolean;
   isNextRunDue(): boolean;
   continueAsNew(state: BatchState): Promise<never>;
   /**
@@ -16,7 +16,7 @@ export interface BatchPort extends FlowPort {
    */
   startPart(input: PartInput): Promise<{ ended: Promise<unknown> } | 'used'>;
   /** Returns `false` if the part does not run. */
-  tellPart(workflowId: string, order: PartOrder): Promise<boolean>;
+  sendOrder(workflowId: string, order: PartOrder): Promise<boolean>;
   findPart(workflowId: string): Promise<FoundPart>;
   show(details: string, hold: BatchHold | undefined): void;
 }
@@ -62,7 +62,7 @@ export class BatchFlow extends Flow {
     const { batch, port } = this;
     const nowMs = port.nowMs();
     if (batch.isStrange(report)) {
-      void port.tellPart(partWorkflowId({ batchId: batch.state.batchId, ...report }), {
+      void port.sendOrder(partWorkflowId({ batchId: batch.state.batchId, ...report }), {
         number: nowMs,
         share: 0,
         orphaned: true,
@@ -77,7 +77,7 @@ export class BatchFlow extends Flow {
       this.isWoken = false;
       const nowMs = port.nowMs();
       const isDue = port.isNextRunDue();
-      if (!isDue) for (const { part, order } of batch.ordersToSend(nowMs)) this.#tell(part, order);
+      if (!isDue) for (const { part, order } of batch.ordersToSend(nowMs)) this.#sendOrder(part, order);
       this.#watch(nowMs);
       this.#show(nowMs);
       const next = batch.nextPart(nowMs);
@@ -87,11 +87,11 @@ export class BatchFlow extends Flow {
         batch.noteStarted();
         continue;
       }
-      const isAnswering = port.isAnswering();
-      const isIdle = this.underWay === 0 && !isAnswering;
+      const isReplying = port.isReplying();
+      const isIdle = this.underWay === 0 && !isReplying;
       if (batch.hasEnded && isIdle) return batch.result();
       if (isDue && isIdle) return port.continueAsNew(batch.state);
-      await port.condition(() => this.isWoken || (isAnswering && !port.isAnswering()));
+      await port.condition(() => this.isWoken || (isReplying && !port.isReplying()));
     }
   }
 
@@ -105,14 +105,14 @@ export class BatchFlow extends Flow {
     const { part } = input;
     const started = await this.port.startPart(input);
     // It was started before, as after a reset. It reports everything that it knows, or is restarted.
-    if (started === 'used') this.#tell(part, this.batch.askForAll(part, this.port.nowMs()));
+    if (started === 'used') this.#sendOrder(part, this.batch.askForAll(part, this.port.nowMs()));
     // A part sends its last report before it ends. Without that report, it was cut off.
     else void started.ended.then(() => this.during(() => this.#lookUp(part)));
   }
 
-  #tell(part: number, order: PartOrder): void {
+  #sendOrder(part: number, order: PartOrder): void {
     this.during(async () => {
-      if (!(await this.port.tellPart(this.batch.idOf(part), order))) await this.#lookUp(part);
+      if (!(await this.port.sendOrder(this.batch.idOf(part), order))) await this.#lookUp(part);
     });
   }
 
@@ -129,7 +129,7 @@ export class BatchFlow extends Flow {
     const again = isOpen ? undefined : batch.startAgain(part, items, port.nowMs());
     if (again) await this.#startPart(again);
     this.#lookedUp.delete(part);
-    if (isOpen) this.#tell(part, batch.askForAll(part, port.nowMs()));
+    if (isOpen) this.#sendOrder(part, batch.askForAll(part, port.nowMs()));
   }
 
   #watch(nowMs: number): void {
@@ -139,7 +139,7 @@ export class BatchFlow extends Flow {
       this.#watchAtMs = nowMs + WATCH_EVERY_MS;
       // Numbers of reports and orders are at least their times.
       for (const [part, { reports, since, order }] of running) {
-        if (Math.max(reports, since) + WATCH_EVERY_MS <= nowMs) this.#tell(part, order);
+        if (Math.max(reports, since) + WATCH_EVERY_MS <= nowMs) this.#sendOrder(part, order);
       }
     }
     this.port.wakeAt(this.#watchAtMs);

@@ -22,10 +22,10 @@ import { addCounts, countsOf, endedOf, hasOutcome, newItem } from './outcome.js'
 import { hashOfItems, jsonBytes, MAX_PARTS, partSizes } from './pack.js';
 import { divide } from './shares.js';
 
-/** Updates whose answers are remembered. The server may repeat an update on the next run (temporal#6375). */
+/** Updates whose results are remembered. The server may repeat an update on the next run (temporal#6375). */
 const REMEMBERED_UPDATES = 50;
 /** How often a part that was cut off is restarted. */
-const MOST_RESTARTS = 3;
+const MAX_RESTARTS = 3;
 
 interface PartRecord {
   first: number;
@@ -82,15 +82,15 @@ export class Batch {
 
   constructor(
     state: BatchState,
-    private readonly mostPartItems?: number,
+    private readonly maxPartItems?: number,
   ) {
     this.state = state;
     this.#templateBytes = jsonBytes(state.template);
   }
 
-  static create(start: BatchStart, items: readonly unknown[], mostPartItems?: number): Batch {
+  static create(start: BatchStart, items: readonly unknown[], maxPartItems?: number): Batch {
     const state = { ...start, cancelled: false, forgivenFailures: 0, total: 0, parts: [], kept: [], updates: [] };
-    const batch = new Batch(state, mostPartItems);
+    const batch = new Batch(state, maxPartItems);
     batch.#append(items);
     return batch;
   }
@@ -138,8 +138,8 @@ export class Batch {
   /** Adds a piece and returns the new total. Skips items that it already has, by `offset` or by the update's id. */
   add(items: readonly unknown[], offset: number | undefined, updateId: string): number {
     const { updates } = this.state;
-    const known = this.#totalAfter(updateId);
-    if (known !== undefined) return known;
+    const total = this.#totalAfter(updateId);
+    if (total !== undefined) return total;
     this.#append(items.slice(Math.max(0, this.state.total - (offset ?? this.state.total))));
     updates.push([updateId, this.state.total]);
     if (updates.length > REMEMBERED_UPDATES) updates.shift();
@@ -225,7 +225,7 @@ export class Batch {
     const part = this.state.parts[report.part];
     if (part?.hash !== hash || number <= part.reports || order < part.since) return false;
     if (endedOf(counts) > endedOf(part.counts)) this.#noteEnded(nowMs);
-    delete part.order.tellAll;
+    delete part.order.reportAll;
     // After a reset, the part may follow an order that this run does not know, or one older than the last sent.
     if (order > part.order.number) part.order = nextOrder(part.order, order + 1);
     else if (order < part.sent) part.sent = 0;
@@ -258,7 +258,7 @@ export class Batch {
   startAgain(index: number, found: PartItems | undefined, nowMs: number): PartInput | undefined {
     const part = this.#part(index);
     const { batchId } = this.state;
-    if (found && part.restarts < MOST_RESTARTS) {
+    if (found && part.restarts < MAX_RESTARTS) {
       part.restarts += 1;
       const { first, template, items } = found;
       // Items of a cancelled batch may have ended without a follow-up.
@@ -282,7 +282,7 @@ export class Batch {
     const part = this.#part(index);
     orderAnew(part, nowMs);
     // Every order until its report repeats this, because a later one may arrive first.
-    part.order.tellAll = true;
+    part.order.reportAll = true;
     return part.order;
   }
 
@@ -351,7 +351,7 @@ export class Batch {
   /** Divides each piece separately: after a reset, the same pieces make the same parts. */
   #pack(items: readonly unknown[]): unknown[][] {
     let from = 0;
-    return partSizes(items.map(jsonBytes), this.#templateBytes, this.mostPartItems).map((size) =>
+    return partSizes(items.map(jsonBytes), this.#templateBytes, this.maxPartItems).map((size) =>
       items.slice(from, (from += size)),
     );
   }
@@ -376,13 +376,13 @@ export class Batch {
     const { maxOpen, hold, canary: until, cancelled } = this.state;
     const running = this.running();
     const claims = running.map(([, part]) => {
-      const wanted = Math.min(remainingOf(part), Math.max(0, (until ?? Infinity) - part.first));
-      return { wanted, share: part.order.share, granted: Math.min(part.granted, remainingOf(part)) };
+      const needed = Math.min(remainingOf(part), Math.max(0, (until ?? Infinity) - part.first));
+      return { needed, share: part.order.share, granted: Math.min(part.granted, remainingOf(part)) };
     });
     const planned = until === undefined ? this.#backlog.map(({ length }) => length) : [];
     const shares = divide(claims, planned, hold || cancelled ? 0 : maxOpen);
-    for (const [place, [, part]] of running.entries()) {
-      const share = shares[place] ?? 0;
+    for (const [index, [, part]] of running.entries()) {
+      const share = shares[index] ?? 0;
       part.granted = Math.max(part.granted, share);
       const { order } = part;
       if (share === order.share && until === order.until && cancelled === (order.cancel ?? false)) continue;

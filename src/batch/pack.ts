@@ -28,15 +28,14 @@ export function jsonBytes(value: unknown): number {
 }
 
 /** Divides items into parts by their sizes in bytes. Returns the number of items in each part. */
-export function partSizes(sizes: readonly number[], templateBytes: number, mostItems = MAX_PART_ITEMS): number[] {
+export function partSizes(sizes: readonly number[], templateBytes: number, maxItems = MAX_PART_ITEMS): number[] {
   const parts: number[] = [];
   let [bytes, startBytes] = [Infinity, Infinity];
   for (const size of sizes) {
     bytes += size + ITEM_RESERVE_BYTES;
     startBytes += size + ITEM_RESERVE_BYTES + templateBytes;
     const last = parts.at(-1) ?? 0;
-    if (bytes <= MAX_PART_BYTES && startBytes <= MAX_START_BYTES && last < mostItems)
-      parts[parts.length - 1] = last + 1;
+    if (bytes <= MAX_PART_BYTES && startBytes <= MAX_START_BYTES && last < maxItems) parts[parts.length - 1] = last + 1;
     else {
       parts.push(1);
       bytes = startBytes = templateBytes + size + ITEM_RESERVE_BYTES;

@@ -15,7 +15,7 @@ export interface PartPort extends FlowPort {
   cancelFollowUp(workflowId: string): Promise<unknown>;
   findItems(input: FindItemsInput): Promise<FoundItem[]>;
   /** Returns `false` if no workflow with the batch's id runs. */
-  tellBatch(report: PartReport): Promise<boolean>;
+  reportToBatch(report: PartReport): Promise<boolean>;
   show(details: string): void;
 }
 
@@ -35,7 +35,7 @@ const ASKED_AT_ONCE = 100;
 /** How long Temporal may take to start a child: a busy server takes seconds. */
 const START_WITHIN_MS = 60_000;
 
-const GONE: Readonly<ItemOutcome> = {
+const NOT_KEPT: Readonly<ItemOutcome> = {
   error: { type: 'Terminated', message: 'Temporal no longer keeps the follow-up', delivered: 'unknown' },
 };
 
@@ -54,13 +54,13 @@ export class PartFlow extends Flow {
   /** Whether it still looks for follow-ups that an earlier run of this part has ordered. */
   #isAdopting: boolean;
   /** From then on, Temporal knows all of those. */
-  #allKnownAtMs = Infinity;
+  #allStartedAtMs = Infinity;
   /** Whether it never starts anything again. */
   #hasStopped = false;
   #isCancelled = false;
   #isAskedToCancel = false;
   /** Items whose end Temporal reports to this run. */
-  readonly #heard = new Set<number>();
+  readonly #childItems = new Set<number>();
   /** Items that Temporal may not know, with the outcome to use if a check that begins from then on does not find them. */
   readonly #doubts = new Map<number, { outcome: ItemOutcome; fromMs: number }>();
   #isLooking = false;
@@ -79,7 +79,7 @@ export class PartFlow extends Flow {
 
   receive(order: PartOrder): void {
     this.#isOrphan = order.orphaned ?? false;
-    this.#part.obey(order);
+    this.#part.receive(order);
     if (order.orphaned) this.#stop('Its batch ended before it was started');
     this.#note();
   }
@@ -98,7 +98,7 @@ export class PartFlow extends Flow {
 
   async run(): Promise<BatchCounts> {
     const part = this.#part;
-    this.#allKnownAtMs = this.port.nowMs() + START_WITHIN_MS;
+    this.#allStartedAtMs = this.port.nowMs() + START_WITHIN_MS;
     if (this.#isAdopting) this.during(() => this.#adopt());
     for (;;) {
       this.isWoken = false;
@@ -114,14 +114,14 @@ export class PartFlow extends Flow {
     const part = this.#part;
     for (let waitMs = FIRST_LOOK_MS; ; waitMs *= 2) {
       const askedAtMs = this.port.nowMs();
-      const gone = await this.#ask(part.positions('waiting'));
-      if (items.length - gone.length >= again) break;
-      if (askedAtMs >= this.#allKnownAtMs) {
+      const missing = await this.#ask(part.positions('waiting'));
+      if (items.length - missing.length >= again) break;
+      if (askedAtMs >= this.#allStartedAtMs) {
         // Temporal has forgotten some, but not which: none of them may start.
-        for (const position of gone) this.#end(position, GONE);
+        for (const position of missing) this.#end(position, NOT_KEPT);
         break;
       }
-      await this.#sleepUntil(Math.min(askedAtMs + waitMs, this.#allKnownAtMs));
+      await this.#sleepUntil(Math.min(askedAtMs + waitMs, this.#allStartedAtMs));
     }
     this.#isAdopting = false;
   }
@@ -143,7 +143,7 @@ export class PartFlow extends Flow {
     const mayStart = this.#isWanted && !this.#hasStopped && !this.#isAdopting;
     for (const start of mayStart ? part.start() : []) {
       this.#note();
-      // Not awaited: a run that was reset may never hear of the end.
+      // Not awaited: a run that was reset may never receive the end.
       void this.#runFollowUp(start).finally(() => this.wake());
     }
     this.#isWanted = false;
@@ -157,9 +157,9 @@ export class PartFlow extends Flow {
 
   async #runFollowUp(start: ItemStart): Promise<void> {
     const { position, workflowId } = start;
-    this.#heard.add(position);
+    this.#childItems.add(position);
     const outcome = await this.port.runFollowUp({ ...start, hash: hashOfItem(start.input) });
-    this.#heard.delete(position);
+    this.#childItems.delete(position);
     if (outcome === 'used') {
       // It was started before, as after a reset.
       const message = `${workflowId} was used before, and Temporal no longer keeps it`;
@@ -185,7 +185,7 @@ export class PartFlow extends Flow {
   async #ask(positions: readonly number[]): Promise<number[]> {
     const part = this.#part;
     const { batchId } = this.input;
-    const gone: number[] = [];
+    const missing: number[] = [];
     for (let from = 0; from < positions.length; from += ASKED_AT_ONCE) {
       const asked = positions.slice(from, from + ASKED_AT_ONCE);
       const items = asked.map((position) => ({
@@ -193,14 +193,14 @@ export class PartFlow extends Flow {
         ...expectationOf(part.inputOf(position)),
       }));
       const found = await this.port.findItems({ batchId, items });
-      for (const [place, position] of asked.entries()) {
-        const { outcome, isOpen } = found[place] ?? {};
+      for (const [index, position] of asked.entries()) {
+        const { outcome, isOpen } = found[index] ?? {};
         if (outcome) this.#end(position, outcome);
         else if (isOpen) this.#noteOpen(position);
-        else gone.push(position);
+        else missing.push(position);
       }
     }
-    return gone;
+    return missing;
   }
 
   #noteOpen(position: number): void {
@@ -222,17 +222,17 @@ export class PartFlow extends Flow {
   async #look(positions: readonly number[]): Promise<void> {
     this.#isLooking = true;
     const askedAtMs = this.port.nowMs();
-    const gone = await this.#ask(positions);
+    const missing = await this.#ask(positions);
     this.#isLooking = false;
-    for (const position of gone) {
+    for (const position of missing) {
       const doubt = this.#doubts.get(position);
-      if (!doubt) this.#doubt(position, GONE, START_WITHIN_MS);
+      if (!doubt) this.#doubt(position, NOT_KEPT, START_WITHIN_MS);
       else if (askedAtMs >= doubt.fromMs) this.#end(position, doubt.outcome);
     }
-    const isInDoubt = (position: number) => this.#doubts.has(position) || !this.#heard.has(position);
+    const isInDoubt = (position: number) => this.#doubts.has(position) || !this.#childItems.has(position);
     const isUrgent = this.#part.order.cancel || this.#part.positions('open').some(isInDoubt);
     // Unknown items are about to start, or Temporal no longer keeps them.
-    if (gone.length > 0) this.#lookEveryMs = FIRST_LOOK_MS;
+    if (missing.length > 0) this.#lookEveryMs = FIRST_LOOK_MS;
     this.#lookAtMs = this.port.nowMs() + (isUrgent ? this.#lookEveryMs : RARE_LOOK_MS);
     this.#lookEveryMs = Math.min(2 * this.#lookEveryMs, LAST_LOOK_MS);
   }
@@ -253,7 +253,7 @@ export class PartFlow extends Flow {
     this.during(async () => {
       if (this.input.again !== undefined) {
         // Adopting may end earlier, because the batch may not know of the latest follow-ups of an earlier run.
-        await this.#sleepUntil(this.#allKnownAtMs);
+        await this.#sleepUntil(this.#allStartedAtMs);
         await this.port.condition(() => !this.#isAdopting);
       }
       await this.#ask(this.#part.positions('waiting'));
@@ -276,7 +276,7 @@ export class PartFlow extends Flow {
     this.#reportedAtMs = nowMs;
     this.during(async () => {
       const report = part.report(nowMs);
-      this.#isWanted = await this.port.tellBatch(report);
+      this.#isWanted = await this.port.reportToBatch(report);
       if (this.#isWanted) part.noteReported(report);
       else {
         // The batch no longer runs. New items could be neither seen nor stopped.

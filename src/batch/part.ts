@@ -27,7 +27,7 @@ export class Part {
   /** Positions of items whose end is not reported yet. */
   #unreported = new Set<number>();
   /** Number of the order to report everything again. The batch has forgotten reports on earlier orders. */
-  #toldSince = 0;
+  #reportAllSince = 0;
 
   /** Invalid items end at once, each with its own error. */
   constructor(private readonly input: PartInput) {
@@ -60,12 +60,12 @@ export class Part {
     );
   }
 
-  obey(order: PartOrder): void {
+  receive(order: PartOrder): void {
     if (order.number <= this.#order.number) return;
     this.#order = order;
-    if (!order.tellAll) return;
+    if (!order.reportAll) return;
     this.#unreported = new Set(this.items.flatMap((item, position) => (hasOutcome(item) ? [position] : [])));
-    this.#toldSince = order.number;
+    this.#reportAllSince = order.number;
   }
 
   /**
@@ -125,7 +125,7 @@ export class Part {
   }
 
   noteReported({ order, ended }: PartReport): void {
-    if (order < this.#toldSince) return;
+    if (order < this.#reportAllSince) return;
     for (const { index } of ended) this.#unreported.delete(index - this.input.first);
   }
 

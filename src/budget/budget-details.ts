@@ -21,13 +21,13 @@ export function describeBudget(
   nowMs: number,
   at: At = (iso) => markdownInstant(iso, nowMs),
 ): string {
-  const { limit, windowMs, used, reserve, unsettled, nextFreeSlotAt } = status;
+  const { limit, windowMs, used, reserve, underWay, nextFreeSlotAt } = status;
   const { waiting, waitingTotal, waitingInBatchLane, waitingForJob, lastSends, paused, refused = [] } = status;
   const lines = [`**${describeBudgetState(status, at)}**`, ''];
   const row = (name: string, value: string | number) => lines.push(`- ${name}: ${value}`);
   row('slots', `${used} of ${limit} used in ${formatDuration(windowMs)}`);
   if (reserve > 0) row('reserved for the interactive lane', reserve);
-  if (unsettled > 0) row('being sent', unsettled);
+  if (underWay > 0) row('being sent', underWay);
   if (nextFreeSlotAt !== undefined) row('next slot is free', at(nextFreeSlotAt));
   const lanes = `, ${waitingInBatchLane} of them in the batch lane, ${waitingForJob} for their job`;
   row('waiting', `${waitingTotal}${waitingTotal === 0 ? '' : lanes}`);
@@ -56,7 +56,7 @@ export function describeBudgetState(status: BudgetStatus, at: At): string {
 /** `403 to 8 of 28 messages (others are accepted)` */
 function describeRefused(refused: readonly RefusedMessages[]): string {
   const texts = refused.map(({ statusCode, messages, of }) => {
-    return `${statusCode ?? 'no answer'} to ${messages} of ${of} message${of === 1 ? '' : 's'}`;
+    return `${statusCode ?? 'no response'} to ${messages} of ${of} message${of === 1 ? '' : 's'}`;
   });
   return `${texts.join(', ')}${refused[0]?.accepted ? ' (others are accepted)' : ''}`;
 }
@@ -69,9 +69,9 @@ function describePause(
   const why = reasons
     .map((reason) => {
       if (reason === 'operator') return 'by an operator';
-      const seen = refused.filter((each) => each.reason === reason);
-      if (seen.length === 0) return describeRefusal(reason, statusCode);
-      return `${reason === 'outage' ? `${REFUSALS.outage.what}:` : 'the service answers'} ${describeRefused(seen)}`;
+      const refusedSo = refused.filter((each) => each.reason === reason);
+      if (refusedSo.length === 0) return describeRefusal(reason, statusCode);
+      return `${reason === 'outage' ? `${REFUSALS.outage.what}:` : 'the service answers'} ${describeRefused(refusedSo)}`;
     })
     .join(', and ');
   const isOperators = reasons.includes('operator');

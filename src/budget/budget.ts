@@ -6,21 +6,21 @@ import {
   type Refusal,
   type SendOutcome,
   type ShownPause,
-  type TakeAnswer,
+  type TakeReply,
   type WaitReason,
 } from '../contract/index.js';
 import {
-  type Answer,
   type Ask,
   type Asker,
-  type BudgetEvent,
+  type AskReply,
   type BudgetSettings,
-  type End,
+  type EndReport,
+  type FollowUpReport,
   type Full,
   type Granted,
   mayHaveArrived,
+  type OutcomeReport,
   refusalOf,
-  type Settlement,
   type Waiting,
 } from '../protocol/index.js';
 import {
@@ -31,7 +31,7 @@ import {
   nextGrant,
   nextGrantAtMs,
   noteAccepted,
-  noteAnswer,
+  noteOutcome,
   noteRefused,
   noteTurnEnded,
   type ServicePause,
@@ -42,34 +42,34 @@ import {
   followUpKey,
   type Grant,
   jobKey,
-  type KnownSend,
+  type LatestSend,
+  type MessageRefusals,
   MIN_LAST_SENDS,
-  type Refusals,
   type SendId,
   type Turn,
   type TurnedAway,
   type Waiter,
 } from './state.js';
 
-export interface Places {
+export interface LineCapacity {
   /** In total: ten hours of a budget of 100. */
-  most: number;
+  total: number;
   /** For one job and lane. Further follow-ups are called back when there is a place. */
-  mostForJob: number;
+  forJob: number;
 }
-const PLACES: Places = { most: 1_000, mostForJob: 10 };
+const LINE_CAPACITY: LineCapacity = { total: 1_000, forJob: 10 };
 /** The batch lane's share of the places, which leaves some for interactive follow-ups. */
-const BATCH_PLACES = 0.9;
+const BATCH_SHARE = 0.9;
 /** The share for those whose job is busy, which leaves some for messages that can be sent. */
-const BUSY_PLACES = 0.5;
+const BUSY_SHARE = 0.5;
 
 /** How many at the front learn at once that their reason to wait has changed. Others learn it when they ask. */
-const INFORMED = 20;
+const MAX_INFORMED = 20;
 /** When a follow-up without a place asks again, the first time. */
-const CROWDED_RETRY_MS = 60_000;
+const JOB_LINE_RETRY_MS = 60_000;
 const FULL_RETRY_MS = 900_000;
 /** So many follow-ups without a place for their job are called back when there is one. The others ask by themselves. */
-const MOST_TURNED_AWAY = 200;
+const MAX_TURNED_AWAY = 200;
 /** While interactive follow-ups wait, every tenth grant goes to the batch lane. */
 const BATCH_EVERY = 10;
 const MAX_LAST_SENDS = 1_000;
@@ -84,10 +84,10 @@ const LONGEST_KEPT_TURN_MS = 14_400_000;
 /** Interval at which follow-ups that block others' jobs are checked: one may have been terminated. */
 const CHECK_OWNERS_MS = 600_000;
 
-/** A message to a follow-up. Without an answer it is a wake-up: if that fails, the follow-up does not run. */
-export interface Message {
+/** A signal to a follow-up. Without a reply it is a wake-up: if that fails, the follow-up does not run. */
+export interface FollowUpSignal {
   workflowId: string;
-  answer?: Granted | Waiting;
+  reply?: Granted | Waiting;
 }
 
 /** A follow-up in Temporal's list that may have sent. */
@@ -108,11 +108,11 @@ export type SettingsChange = Partial<Omit<BudgetSettings, 'marginMs'>>;
  * depends on state and time alone: a replay may deliver an event in a later task, and must decide the same.
  */
 export class Budget {
-  #messages: Message[] = [];
+  #signals: FollowUpSignal[] = [];
 
   constructor(
     readonly state: BudgetState,
-    private readonly places = PLACES,
+    private readonly capacity = LINE_CAPACITY,
   ) {}
 
   /** Messages in a window, up to the worker's maximum. */
@@ -120,12 +120,12 @@ export class Budget {
     return Math.min(this.state.settings.limit, this.state.maxLimit);
   }
 
-  /** Returns the pending messages and clears them. */
-  flushMessages(): Message[] {
-    return this.#messages.splice(0);
+  /** Returns the pending signals and clears them. */
+  flushSignals(): FollowUpSignal[] {
+    return this.#signals.splice(0);
   }
 
-  ask(nowMs: number, ask: Ask): Answer {
+  ask(nowMs: number, ask: Ask): AskReply {
     this.#expire(nowMs);
     Object.assign(this.state, { maxLimit: ask.maxLimit, drainMs: ask.drainMs });
     const recalled = this.#recall(ask);
@@ -142,8 +142,8 @@ export class Budget {
       this.#sort();
     }
     this.advance(nowMs);
-    // The answer replaces a pending signal.
-    this.#messages = this.#messages.filter((message) => message.workflowId !== workflowId || !message.answer);
+    // The reply replaces a pending signal.
+    this.#signals = this.#signals.filter((signal) => signal.workflowId !== workflowId || !signal.reply);
     const granted = this.#recall(ask);
     if (granted) return granted;
     if (full) {
@@ -156,23 +156,23 @@ export class Budget {
       : { kind: 'ended' };
   }
 
-  receive(nowMs: number, event: BudgetEvent): void {
+  receive(nowMs: number, report: FollowUpReport): void {
     this.#expire(nowMs);
-    if (event.kind === 'settle') this.#settle(nowMs, event);
-    else this.#end(nowMs, event);
+    if (report.kind === 'outcome') this.#receiveOutcome(nowMs, report);
+    else this.#receiveEnd(nowMs, report);
     this.advance(nowMs);
   }
 
-  /** Handles a message whose follow-up had ended without notice. */
-  missed(nowMs: number, { workflowId, answer }: Message): void {
+  /** Handles a signal whose follow-up had ended without a report. */
+  noteClosed(nowMs: number, { workflowId, reply }: FollowUpSignal): void {
     this.#expire(nowMs);
-    const known = this.state.known[followUpKey(workflowId)];
+    const latest = this.state.latestSends[followUpKey(workflowId)];
     // A wake-up concerns no place, and a run that started since may have one.
-    if (answer) this.#leaveLine(workflowId, answer.runId);
+    if (reply) this.#leaveLine(workflowId, reply.runId);
     this.#forgetTurnedAway(workflowId);
-    if (answer?.kind === 'granted' && !known?.isTaken) this.#free({ workflowId, ...answer }, nowMs);
+    if (reply?.kind === 'granted' && !latest?.isClaimed) this.#free({ workflowId, ...reply }, nowMs);
     const turn = this.state.turns[jobKey(workflowId)];
-    if (turn?.owner === workflowId) turn.untilMs ??= Math.max(nowMs, known?.overAtMs ?? 0) + SETTLE_MS;
+    if (turn?.owner === workflowId) turn.untilMs ??= Math.max(nowMs, latest?.overAtMs ?? 0) + SETTLE_MS;
     this.advance(nowMs);
   }
 
@@ -195,28 +195,28 @@ export class Budget {
     this.#expire(nowMs);
     state.spent.push(...Array.from({ length: others }, () => atMs));
     for (const { workflowId, isRunning, isWaiting, sentAtMs = nowMs } of sends) {
-      const heldFromMs = Math.min(nowMs, sentAtMs + leaseMs + state.settings.marginMs) + drainMs;
+      const usedFromMs = Math.min(nowMs, sentAtMs + leaseMs + state.settings.marginMs) + drainMs;
       if (isWaiting) {
-        this.#hold(heldFromMs, 'unknown');
+        this.#useSlot(usedFromMs, 'unknown');
         this.#list({ workflowId, sendNumber: 1, grantedAtMs: sentAtMs });
         continue;
       }
-      const past = state.known[followUpKey(workflowId)];
-      const wasReported = past?.outcome === 'sent';
-      if (past?.outcome === 'rejected' || (wasReported && !isRunning)) continue;
+      const latest = state.latestSends[followUpKey(workflowId)];
+      const wasReported = latest?.outcome === 'sent';
+      if (latest?.outcome === 'rejected' || (wasReported && !isRunning)) continue;
       // Its lease is over, and the outcome of it or of a later send may never be reported again.
       state.grants = state.grants.filter((grant) => grant.workflowId !== workflowId);
       // A place in line may be older than a reset, and its send may have been made: the follow-up asks again.
       const waiter = this.#waiterOf(workflowId);
-      const sendNumber = Math.max(past?.sendNumber ?? 1, waiter?.sendNumber ?? 1);
+      const sendNumber = Math.max(latest?.sendNumber ?? 1, waiter?.sendNumber ?? 1);
       if (!wasReported)
         this.#bookSend(atMs, { workflowId, runId: '', sendNumber }, 'unknown', {
           waiter,
-          heldFromMs,
+          usedFromMs,
           listedAtMs: sentAtMs,
         });
       if (waiter) this.#leaveLine(workflowId);
-      if (waiter) this.#messages.push({ workflowId });
+      if (waiter) this.#signals.push({ workflowId });
       const key = followUpKey(workflowId);
       const turn: Turn = { latest: key, ...state.turns[jobKey(workflowId)] };
       // The list does not show which of two follow-ups sent to a job last, because either may have been reset.
@@ -235,10 +235,10 @@ export class Budget {
 
   /** Wakes follow-ups without a place in line, which may have had one in an earlier budget. */
   wake(workflowIds: readonly string[]): void {
-    const known = new Set([...this.state.waiters, ...this.#messages].map(({ workflowId }) => workflowId));
+    const notified = new Set([...this.state.waiters, ...this.#signals].map(({ workflowId }) => workflowId));
     // All: those that had a place ask again by themselves only after hours.
-    const lost = workflowIds.filter((workflowId) => !known.has(workflowId));
-    this.#messages.push(...lost.map((workflowId) => ({ workflowId })));
+    const lost = workflowIds.filter((workflowId) => !notified.has(workflowId));
+    this.#signals.push(...lost.map((workflowId) => ({ workflowId })));
   }
 
   /** Books all free slots as used, for an operator who does not trust the list of follow-ups. */
@@ -264,14 +264,14 @@ export class Budget {
 
   /**
    * Takes slots for messages that other software sends: all or none. Those in line keep theirs. A key that has taken
-   * slots gets the same answer again.
+   * slots gets the same reply again.
    */
-  take(nowMs: number, { key, count }: { key: string; count: number }): TakeAnswer {
+  take(nowMs: number, { key, count }: { key: string; count: number }): TakeReply {
     this.#expire(nowMs);
     const { state } = this;
     const workflowId = `take/${key}`;
-    const past = state.known[followUpKey(workflowId)];
-    if (past) return { taken: true, count: past.sendNumber, takenAt: iso(past.grantedAtMs) };
+    const latest = state.latestSends[followUpKey(workflowId)];
+    if (latest) return { taken: true, count: latest.sendNumber, takenAt: iso(latest.grantedAtMs) };
     const inLine = this.line(nowMs);
     const line = inLine.filter((waiter) => !isDelayed(waiter, nowMs));
     const ofBatch = line.filter(({ lane }) => lane === 'batch').length;
@@ -286,23 +286,23 @@ export class Budget {
     }
     state.spent.push(...Array.from({ length: count }, () => nowMs));
     const send = { runId: '', sendNumber: count, grantedAtMs: nowMs, overAtMs: nowMs };
-    const settled = { outcome: 'sent', outcomeAtMs: nowMs, messageTag: '', isTaken: true } as const;
-    put(state.known, followUpKey(workflowId), { ...send, ...settled });
-    this.#list({ workflowId, sendNumber: count, grantedAtMs: nowMs, settledAtMs: nowMs, outcome: 'taken' });
+    const sent = { outcome: 'sent', outcomeAtMs: nowMs, messageTag: '', isClaimed: true } as const;
+    put(state.latestSends, followUpKey(workflowId), { ...send, ...sent });
+    this.#list({ workflowId, sendNumber: count, grantedAtMs: nowMs, outcomeAtMs: nowMs, outcome: 'taken' });
     return { taken: true, count, takenAt: iso(nowMs) };
   }
 
   /** Whether another run of the follow-up has delivered the message, as far as this budget remembers. */
   wasDelivered({ workflowId, runId, messageTag }: Asker): Delivered {
-    const known = this.state.known[followUpKey(workflowId)];
-    const isOther = known === undefined || known.runId === runId || !['', messageTag].includes(known.messageTag);
-    if (isOther || (known.sendNumber === 1 && !mayHaveArrived(known.outcome))) return 'no';
-    return known.outcome === 'sent' && known.messageTag === messageTag ? 'yes' : 'unknown';
+    const latest = this.state.latestSends[followUpKey(workflowId)];
+    const isOther = latest === undefined || latest.runId === runId || !['', messageTag].includes(latest.messageTag);
+    if (isOther || (latest.sendNumber === 1 && !mayHaveArrived(latest.outcome))) return 'no';
+    return latest.outcome === 'sent' && latest.messageTag === messageTag ? 'yes' : 'unknown';
   }
 
   /** The number of slots that a key has taken, if any. */
   takenBy(key: string): number | undefined {
-    return this.state.known[followUpKey(`take/${key}`)]?.sendNumber;
+    return this.state.latestSends[followUpKey(`take/${key}`)]?.sendNumber;
   }
 
   pause(nowMs: number, pause: { untilMs?: number; note?: string }): void {
@@ -312,11 +312,11 @@ export class Budget {
 
   /** Ends the operator's pause, and tries at once what the service has refused. */
   resume(nowMs: number): void {
-    const { pace, waiters, known } = this.state;
+    const { pace, waiters, latestSends } = this.state;
     delete this.state.operatorPause;
     forgetLimit(pace);
     if (pace.pause) Object.assign(pace.pause, { untilMs: Math.min(pace.pause.untilMs, nowMs), retryAtMs: nowMs });
-    for (const message of [...waiters, ...Object.values(known)]) delete message.refusals;
+    for (const signal of [...waiters, ...Object.values(latestSends)]) delete signal.refusals;
     this.#sort();
     this.advance(nowMs);
   }
@@ -330,10 +330,10 @@ export class Budget {
     this.#callBack(nowMs);
     const line = this.line(nowMs);
     const inLine = new Set(line);
-    const first = [...line, ...state.waiters.filter((waiter) => !inLine.has(waiter))].slice(0, INFORMED);
+    const first = [...line, ...state.waiters.filter((waiter) => !inLine.has(waiter))].slice(0, MAX_INFORMED);
     for (const waiter of first) {
-      if (waiter.told === this.#reason(nowMs, waiter, line)) continue;
-      this.#messages.push({ workflowId: waiter.workflowId, answer: this.#standing(nowMs, waiter, line) });
+      if (waiter.lastReason === this.#reason(nowMs, waiter, line)) continue;
+      this.#signals.push({ workflowId: waiter.workflowId, reply: this.#standing(nowMs, waiter, line) });
     }
   }
 
@@ -374,9 +374,9 @@ export class Budget {
   /** When each used slot becomes free, in order. */
   slotEnds(): number[] {
     const { spent, refused, grants, settings } = this.state;
-    const heldMs = settings.windowMs + settings.marginMs;
+    const slotMs = settings.windowMs + settings.marginMs;
     const froms = [...spent, ...refused, ...grants.map(({ overAtMs }) => overAtMs)];
-    return froms.map((fromMs) => fromMs + heldMs).sort((a, b) => a - b);
+    return froms.map((fromMs) => fromMs + slotMs).sort((a, b) => a - b);
   }
 
   /**
@@ -388,8 +388,8 @@ export class Budget {
     const free = waiters.filter((waiter) => !waiter.isJobAtWork && !this.#hasOtherTurn(waiter));
     const firsts = new Map<string, Waiter>();
     for (const waiter of free) {
-      const before = firsts.get(crowdOf(waiter));
-      if (!before || (isDelayed(before, nowMs) && !isDelayed(waiter, nowMs))) firsts.set(crowdOf(waiter), waiter);
+      const before = firsts.get(jobLineOf(waiter));
+      if (!before || (isDelayed(before, nowMs) && !isDelayed(waiter, nowMs))) firsts.set(jobLineOf(waiter), waiter);
     }
     const inLine = new Set(firsts.values());
     const ready = free.filter((waiter) => inLine.has(waiter));
@@ -422,34 +422,34 @@ export class Budget {
   }
 
   /**
-   * The answer to an ask for a send that was already granted. It also hands the turn, a counted send or a signalled
+   * The reply to an ask for a send that was already granted. It also hands the turn, a listed send or a signalled
    * grant to the run that asks.
    */
-  #recall({ workflowId, runId, sendNumber, messageTag, mayHaveSent, startedAtMs }: Ask): Answer | undefined {
-    const known = this.state.known[followUpKey(workflowId)];
+  #recall({ workflowId, runId, sendNumber, messageTag, mayHaveSent, startedAtMs }: Ask): AskReply | undefined {
+    const latest = this.state.latestSends[followUpKey(workflowId)];
     const remembersAll = startedAtMs > this.state.rememberedSinceMs;
-    if (!known) {
+    if (!latest) {
       if (!mayHaveSent || remembersAll) return undefined;
       const never = { outcome: 'unknown', outcomeAtMs: 0, grantedAtMs: 0, overAtMs: 0, isLatest: false } as const;
-      return { kind: 'known', runId, grantedTo: '', sendNumber, ...never, isSameMessage: false, remembersAll };
+      return { kind: 'earlierSend', runId, grantedTo: '', sendNumber, ...never, isSameMessage: false, remembersAll };
     }
-    if (known.ended && known.runId === runId) return { kind: 'ended' };
-    if (known.messageTag !== '' && known.messageTag !== messageTag) return { kind: 'otherMessage' };
-    // Temporal's list does not show how many sends a follow-up has made. Each run that may have sent gets this answer
+    if (latest.ended && latest.runId === runId) return { kind: 'ended' };
+    if (latest.messageTag !== '' && latest.messageTag !== messageTag) return { kind: 'otherMessage' };
+    // Temporal's list does not show how many sends a follow-up has made. Each run that may have sent gets this reply
     // once.
-    if (known.isCounted && mayHaveSent && known.runId !== runId)
-      Object.assign(known, { runId, sendNumber: Math.max(known.sendNumber, sendNumber) });
-    if (sendNumber > known.sendNumber) return undefined;
-    const { outcome, outcomeAtMs, grantedAtMs, overAtMs } = known;
-    if (known.runId === runId && known.sendNumber === sendNumber && outcome === null) {
-      known.isTaken = true;
-      return this.#granted(workflowId, known);
+    if (latest.isFromList && mayHaveSent && latest.runId !== runId)
+      Object.assign(latest, { runId, sendNumber: Math.max(latest.sendNumber, sendNumber) });
+    if (sendNumber > latest.sendNumber) return undefined;
+    const { outcome, outcomeAtMs, grantedAtMs, overAtMs } = latest;
+    if (latest.runId === runId && latest.sendNumber === sendNumber && outcome === null) {
+      latest.isClaimed = true;
+      return this.#granted(workflowId, latest);
     }
     const turn = this.state.turns[jobKey(workflowId)];
-    const isSameMessage = known.messageTag === messageTag;
+    const isSameMessage = latest.messageTag === messageTag;
     // Others may since have had the turn, in a time that this budget has yet to count or does not remember.
     const { isCounting, rememberedSinceMs } = this.state;
-    const isKnownSince = !isCounting && known.grantedAtMs >= rememberedSinceMs;
+    const isKnownSince = !isCounting && latest.grantedAtMs >= rememberedSinceMs;
     const isLast = isKnownSince && turn?.latest === followUpKey(workflowId);
     // A reused id may be for another message.
     const isLatest = isLast && (isSameMessage || mayHaveSent);
@@ -458,8 +458,15 @@ export class Budget {
       Object.assign(turn, { owner: workflowId, runId });
       delete turn.untilMs;
     }
-    const send = { grantedTo: known.runId, sendNumber: known.sendNumber, outcome, outcomeAtMs, grantedAtMs, overAtMs };
-    return { kind: 'known', runId, ...send, isLatest, isSameMessage, remembersAll };
+    const send = {
+      grantedTo: latest.runId,
+      sendNumber: latest.sendNumber,
+      outcome,
+      outcomeAtMs,
+      grantedAtMs,
+      overAtMs,
+    };
+    return { kind: 'earlierSend', runId, ...send, isLatest, isSameMessage, remembersAll };
   }
 
   /**
@@ -468,42 +475,42 @@ export class Budget {
    */
   #enterLine(ask: Ask, nowMs: number): Full | undefined {
     const { workflowId, runId, sendNumber, lane, leaseMs, drainMs, messageTag, startedAtMs, jobIs } = ask;
-    const { waiters, known, turns, turnedAway } = this.state;
+    const { waiters, latestSends, turns, turnedAway } = this.state;
     const current = { runId, sendNumber, lane, leaseMs, drainMs, messageTag, startedAtMs };
     const waiter = this.#waiterOf(workflowId);
     const job = jobKey(workflowId);
     if (jobIs === 'at-rest') this.#forgetWork(job);
     if (waiter) {
-      // A late copy of an ask must not make it one that watches, because nobody may hear the answer.
+      // A late copy of an ask must not make it one that watches, because nobody may receive the reply.
       Object.assign(waiter, current);
       return undefined;
     }
     const hasOtherTurn = this.#hasOtherTurn({ workflowId, job });
-    // The end of another follow-up's turn is told: nobody need watch for it.
+    // Another follow-up reports the end of its turn, so nobody need watch for it.
     const isJobAtWork = jobIs === 'at-work' && !hasOtherTurn;
     // A follow-up that had a place or has the turn always gets one: others may wait for that turn.
-    const past = known[followUpKey(workflowId)];
-    const hasPlace = past !== undefined || turns[job]?.owner === workflowId;
+    const latest = latestSends[followUpKey(workflowId)];
+    const hasPlace = latest !== undefined || turns[job]?.owner === workflowId;
     // Those who started before and found no place keep theirs.
-    const crowd = crowdOf({ job, lane });
+    const jobLine = jobLineOf({ job, lane });
     const isBefore = (each: TurnedAway) =>
-      crowdOf(each) === crowd && each.startedAtMs < startedAtMs && isExpected(each, nowMs);
-    const ahead = waiters.filter((each) => crowdOf(each) === crowd).length + turnedAway.filter(isBefore).length;
-    const share = (lane === 'batch' ? BATCH_PLACES : 1) * (isJobAtWork || hasOtherTurn ? BUSY_PLACES : 1);
-    const isFull = !hasPlace && waiters.length >= share * this.places.most;
-    const isCrowded = !hasPlace && ahead >= this.places.mostForJob;
+      jobLineOf(each) === jobLine && each.startedAtMs < startedAtMs && isExpected(each, nowMs);
+    const ahead = waiters.filter((each) => jobLineOf(each) === jobLine).length + turnedAway.filter(isBefore).length;
+    const share = (lane === 'batch' ? BATCH_SHARE : 1) * (isJobAtWork || hasOtherTurn ? BUSY_SHARE : 1);
+    const isFull = !hasPlace && waiters.length >= share * this.capacity.total;
+    const isJobLineFull = !hasPlace && ahead >= this.capacity.forJob;
     waiters.push({
       workflowId,
       job,
       ...current,
-      told: 'slot',
+      lastReason: 'slot',
       ...(isJobAtWork && { isJobAtWork }),
-      ...(past?.refusals && { refusals: past.refusals }),
+      ...(latest?.refusals && { refusals: latest.refusals }),
     });
     this.#sort();
-    const refusal = { kind: 'full', runId, sendNumber } as const;
-    if (isCrowded) return { ...refusal, reason: 'job-busy', retryMs: CROWDED_RETRY_MS };
-    return isFull ? { ...refusal, reason: 'queue-full', retryMs: FULL_RETRY_MS } : undefined;
+    const full = { kind: 'full', runId, sendNumber } as const;
+    if (isJobLineFull) return { ...full, reason: 'job-busy', retryMs: JOB_LINE_RETRY_MS };
+    return isFull ? { ...full, reason: 'queue-full', retryMs: FULL_RETRY_MS } : undefined;
   }
 
   /** Whether another follow-up has the turn of its job. */
@@ -511,7 +518,7 @@ export class Budget {
     return (this.state.turns[job]?.owner ?? workflowId) !== workflowId;
   }
 
-  /** The job rests, or the end of what it does will be told. */
+  /** The job rests, or a follow-up will report the end of its turn. */
   #forgetWork(job: string): void {
     for (const waiter of this.state.waiters) if (waiter.job === job) delete waiter.isJobAtWork;
   }
@@ -519,7 +526,7 @@ export class Budget {
   #turnAway({ workflowId, lane, startedAtMs }: Ask): void {
     const { turnedAway } = this.state;
     turnedAway.push({ workflowId, job: jobKey(workflowId), lane, startedAtMs });
-    turnedAway.sort((a, b) => a.startedAtMs - b.startedAtMs).splice(MOST_TURNED_AWAY);
+    turnedAway.sort((a, b) => a.startedAtMs - b.startedAtMs).splice(MAX_TURNED_AWAY);
   }
 
   #forgetTurnedAway(workflowId: string): void {
@@ -528,68 +535,68 @@ export class Budget {
 
   /** Makes those without a place for their job ask again, the oldest first, as places become free. */
   #callBack(nowMs: number): void {
-    const { state, places } = this;
+    const { state, capacity } = this;
     if (state.turnedAway.length === 0) return;
     state.turnedAway = state.turnedAway.filter((each) => isExpected(each, nowMs));
     const sizes = new Map<string, number>();
-    const sizeOf = (each: Crowded) => sizes.get(crowdOf(each)) ?? 0;
-    const add = (each: Crowded) => void sizes.set(crowdOf(each), sizeOf(each) + 1);
+    const sizeOf = (each: InJobLine) => sizes.get(jobLineOf(each)) ?? 0;
+    const add = (each: InJobLine) => void sizes.set(jobLineOf(each), sizeOf(each) + 1);
     for (const each of [...state.waiters, ...state.turnedAway.filter(({ calledAtMs }) => calledAtMs)]) add(each);
     for (const each of state.turnedAway.filter(({ calledAtMs }) => !calledAtMs)) {
-      if (sizeOf(each) >= places.mostForJob) continue;
+      if (sizeOf(each) >= capacity.forJob) continue;
       each.calledAtMs = nowMs;
       add(each);
-      this.#messages.push({ workflowId: each.workflowId });
+      this.#signals.push({ workflowId: each.workflowId });
     }
   }
 
-  #settle(nowMs: number, settlement: Settlement): void {
-    const { workflowId, runId, sendNumber, outcome } = settlement;
+  #receiveOutcome(nowMs: number, report: OutcomeReport): void {
+    const { workflowId, runId, sendNumber, outcome } = report;
     const { state } = this;
     // After a reset of the budget, an ask may be in line again although its send is over.
     state.waiters = state.waiters.filter(
       (each) => each.workflowId !== workflowId || each.runId !== runId || each.sendNumber > sendNumber,
     );
-    const past = state.known[followUpKey(workflowId)];
-    const grant = state.grants.find((each) => isSame(each, settlement));
-    const atMs = Math.min(nowMs, Math.max(settlement.atMs, grant?.grantedAtMs ?? 0));
+    const latest = state.latestSends[followUpKey(workflowId)];
+    const grant = state.grants.find((each) => isSame(each, report));
+    const atMs = Math.min(nowMs, Math.max(report.atMs, grant?.grantedAtMs ?? 0));
     // A reset run's repeated report adds nothing.
-    const isFirstReport = past?.outcome === null && past.runId === runId && past.sendNumber === sendNumber;
-    const isNew = !grant && !(past?.runId === runId && past.sendNumber >= sendNumber);
-    if (outcome === 'notSent') this.#free(settlement, atMs);
-    else this.#note(settlement, outcome, atMs);
+    const isFirstReport = latest?.outcome === null && latest.runId === runId && latest.sendNumber === sendNumber;
+    const isNew = !grant && !(latest?.runId === runId && latest.sendNumber >= sendNumber);
+    if (outcome === 'notSent') this.#free(report, atMs);
+    else this.#note(report, outcome, atMs);
     if (grant && outcome !== 'notSent')
       this.#spend(grant, outcome === 'unknown' ? grant.overAtMs : Math.min(atMs, grant.overAtMs), outcome);
     else if (isNew && outcome !== 'notSent') {
       // Granted by an earlier budget, or by a part of this one's past that a reset undid. It is not known how long the
       // bytes may still arrive, so the latest worker's drain applies.
-      this.#bookSend(outcome === 'unknown' ? Math.max(atMs, nowMs + state.drainMs) : atMs, settlement, outcome);
+      this.#bookSend(outcome === 'unknown' ? Math.max(atMs, nowMs + state.drainMs) : atMs, report, outcome);
       const turn = state.turns[jobKey(workflowId)];
-      const isOld = turn !== undefined && (state.known[turn.latest]?.grantedAtMs ?? 0) > atMs;
+      const isOld = turn !== undefined && (state.latestSends[turn.latest]?.grantedAtMs ?? 0) > atMs;
       if (turn?.owner === undefined && !isOld && mayHaveArrived(outcome)) {
         const { lastTurn } = turn ?? {};
-        const latest = followUpKey(workflowId);
-        put(state.turns, jobKey(workflowId), { owner: workflowId, latest, ...(lastTurn && { lastTurn }) });
+        const key = followUpKey(workflowId);
+        put(state.turns, jobKey(workflowId), { owner: workflowId, latest: key, ...(lastTurn && { lastTurn }) });
       }
     }
-    const isLatest = sendNumber >= (past?.sendNumber ?? 0);
-    if (isFirstReport || (isNew && isLatest)) this.#learn(settlement, isFirstReport ? past : undefined, nowMs);
+    const isLatest = sendNumber >= (latest?.sendNumber ?? 0);
+    if (isFirstReport || (isNew && isLatest)) this.#learn(report, isFirstReport ? latest : undefined, nowMs);
   }
 
   /** Draws conclusions about the service from an outcome. */
-  #learn(settlement: Settlement, granted: KnownSend | undefined, nowMs: number): void {
-    const { workflowId, outcome, refusal: ofRead } = settlement;
-    const { pace, counts, known } = this.state;
+  #learn(report: OutcomeReport, granted: LatestSend | undefined, nowMs: number): void {
+    const { workflowId, outcome, refusal: ofRead } = report;
+    const { pace, counts, latestSends } = this.state;
     const { grantedAtMs = 0, probe } = granted ?? {};
     if (outcome === 'limited') counts.limited += 1;
-    const isOutage = outcome !== 'notSent' && noteAnswer(pace, outcome === 'unknown', nowMs);
+    const isOutage = outcome !== 'notSent' && noteOutcome(pace, outcome === 'unknown', nowMs);
     if (outcome === 'sent') return noteAccepted(pace, { grantedAtMs, probe }, this.#window(), nowMs);
     const reason = isOutage ? 'outage' : (refusalOf(outcome) ?? ofRead);
     if (!reason) return;
-    const past = known[followUpKey(workflowId)];
-    const isRepeated = past?.refusals?.reason === reason;
-    const refusal = { ...settlement, refusal: reason };
-    const isAlone = past && !isOutage && this.#noteRefusal(past, refusal, nowMs);
+    const latest = latestSends[followUpKey(workflowId)];
+    const isRepeated = latest?.refusals?.reason === reason;
+    const refusal = { ...report, refusal: reason };
+    const isAlone = latest && !isOutage && this.#noteRefusal(latest, refusal, nowMs);
     // A report that was lost is made again, which may be after the next ask.
     const waiter = this.#waiterOf(workflowId);
     if (waiter && !isOutage) {
@@ -597,25 +604,24 @@ export class Budget {
       this.#sort();
     }
     const isProbeOfLimit = probe !== undefined && reason === 'limited';
-    if (isProbeOfLimit || !isAlone)
-      noteRefused(pace, { ...settlement, reason, probe, isRepeated }, this.#window(), nowMs);
+    if (isProbeOfLimit || !isAlone) noteRefused(pace, { ...report, reason, probe, isRepeated }, this.#window(), nowMs);
   }
 
   /** Notes the refusal of a message. Returns whether the service has accepted others since it refused this one before. */
   #noteRefusal(
-    message: { refusals?: Refusals },
+    signal: { refusals?: MessageRefusals },
     { refusal: reason, statusCode, retryAfterMs = 0 }: { refusal: Refusal; statusCode?: number; retryAfterMs?: number },
     nowMs: number,
   ): boolean {
-    const { lastAtMs = 0, retryAfterMs: lastRetryAfterMs = 0 } = message.refusals ?? {};
-    const past = message.refusals?.reason === reason ? message.refusals : undefined;
+    const { lastAtMs = 0, retryAfterMs: lastRetryAfterMs = 0 } = signal.refusals ?? {};
+    const earlier = signal.refusals?.reason === reason ? signal.refusals : undefined;
     const { accepted } = this.state.pace;
     // A limit refuses some of the messages that are under way together, and may refuse one of them again.
     const isLimited = reason === 'limited';
     const acceptedMs = isLimited ? accepted.grantedAtMs : accepted.atMs;
-    const isAlone = past !== undefined && past.count >= (isLimited ? 2 : 1) && past.lastAtMs < acceptedMs;
-    const count = (past?.count ?? 0) + 1;
-    message.refusals = defined({
+    const isAlone = earlier !== undefined && earlier.count >= (isLimited ? 2 : 1) && earlier.lastAtMs < acceptedMs;
+    const count = (earlier?.count ?? 0) + 1;
+    signal.refusals = defined({
       reason,
       count,
       lastAtMs: nowMs,
@@ -627,26 +633,26 @@ export class Budget {
     return isAlone;
   }
 
-  /** At the place of its start, but behind whoever started while the service refused it and accepted others. */
+  /** At the position of its start, but behind whoever started while the service refused it and accepted others. */
   #sort(): void {
-    const placeMs = (waiter: Waiter) =>
+    const sortMs = (waiter: Waiter) =>
       Math.max(waiter.startedAtMs, waiter.refusals?.isAlone ? delayedUntilMs(waiter) : 0);
-    const places = new Map(this.state.waiters.map((waiter) => [waiter, placeMs(waiter)]));
-    this.state.waiters.sort((a, b) => (places.get(a) ?? 0) - (places.get(b) ?? 0));
+    const times = new Map(this.state.waiters.map((waiter) => [waiter, sortMs(waiter)]));
+    this.state.waiters.sort((a, b) => (times.get(a) ?? 0) - (times.get(b) ?? 0));
   }
 
-  #end(nowMs: number, { workflowId, runId, turnUntilMs, lastTurn }: End): void {
-    const { known, grants, turns } = this.state;
+  #receiveEnd(nowMs: number, { workflowId, runId, turnUntilMs, lastTurn }: EndReport): void {
+    const { latestSends, grants, turns } = this.state;
     // The run that replaced it may already have the place.
     this.#leaveLine(workflowId, runId);
     this.#forgetTurnedAway(workflowId);
     for (const grant of grants.filter((each) => each.workflowId === workflowId && each.runId === runId)) {
       this.#free(grant, nowMs);
     }
-    const past = known[followUpKey(workflowId)];
-    if (past?.runId === runId) {
-      past.ended = true;
-      delete past.refusals;
+    const latest = latestSends[followUpKey(workflowId)];
+    if (latest?.runId === runId) {
+      latest.ended = true;
+      delete latest.refusals;
     }
     const turn = turns[jobKey(workflowId)];
     if (turn?.owner !== workflowId || (turn.runId ?? runId) !== runId) return;
@@ -655,8 +661,8 @@ export class Budget {
       noteTurnEnded(this.state.pace);
     }
     // Another run's send may still arrive.
-    const isOpen = past && past.runId !== runId && mayHaveArrived(past.outcome);
-    const untilMs = turnUntilMs ?? (isOpen && !lastTurn ? past.overAtMs + SETTLE_MS : undefined);
+    const isOpen = latest && latest.runId !== runId && mayHaveArrived(latest.outcome);
+    const untilMs = turnUntilMs ?? (isOpen && !lastTurn ? latest.overAtMs + SETTLE_MS : undefined);
     if (untilMs === undefined) delete turn.owner;
     else turn.untilMs = Math.min(untilMs, nowMs + LONGEST_KEPT_TURN_MS);
   }
@@ -685,26 +691,27 @@ export class Budget {
     const owners = this.#waitedFor();
     if (owners.length === 0 || nowMs < this.state.checkOwnersAtMs) return;
     this.state.checkOwnersAtMs = nowMs + CHECK_OWNERS_MS;
-    this.#messages.push(...owners.map((workflowId) => ({ workflowId })));
+    this.#signals.push(...owners.map((workflowId) => ({ workflowId })));
   }
 
-  /** Ends a send, and holds its slot for a window from `fromMs`. */
+  /** Ends a send. Its slot stays in use for a window from `fromMs`. */
   #spend(grant: Grant, fromMs: number, outcome: SendOutcome = 'unknown'): void {
     this.state.grants = this.state.grants.filter((each) => each !== grant);
-    this.#hold(fromMs, outcome);
+    this.#useSlot(fromMs, outcome);
   }
 
-  #hold(fromMs: number, outcome: SendOutcome): void {
+  #useSlot(fromMs: number, outcome: SendOutcome): void {
     (refusalOf(outcome) ? this.state.refused : this.state.spent).push(fromMs);
   }
 
   /** Frees the slot of a send that was not made. After an outage, the report may come after the lease. */
   #free(send: SendId, atMs: number): void {
     const { grants, spent } = this.state;
-    const past = this.state.known[followUpKey(send.workflowId)];
+    const latest = this.state.latestSends[followUpKey(send.workflowId)];
     const isGranted = (each: Grant) => isSame(each, send);
-    const isUnreported = past?.outcome === null && past.runId === send.runId && past.sendNumber === send.sendNumber;
-    const slot = isUnreported && !grants.some(isGranted) ? spent.indexOf(past.overAtMs) : -1;
+    const isUnreported =
+      latest?.outcome === null && latest.runId === send.runId && latest.sendNumber === send.sendNumber;
+    const slot = isUnreported && !grants.some(isGranted) ? spent.indexOf(latest.overAtMs) : -1;
     if (slot >= 0) spent.splice(slot, 1);
     this.state.grants = grants.filter((each) => !isGranted(each));
     this.#note(send, 'notSent', atMs);
@@ -718,12 +725,12 @@ export class Budget {
   ): void {
     const shown = this.state.lastSends.findLast((each) => each.workflowId === workflowId);
     if (shown?.sendNumber === sendNumber && !shown.outcome)
-      Object.assign(shown, defined({ outcome, settledAtMs: atMs, statusCode }));
-    const past = this.state.known[followUpKey(workflowId)];
-    if (past?.runId !== runId || past.sendNumber !== sendNumber) return;
-    if (past.outcome === null) Object.assign(past, { outcome, outcomeAtMs: atMs });
+      Object.assign(shown, defined({ outcome, outcomeAtMs: atMs, statusCode }));
+    const latest = this.state.latestSends[followUpKey(workflowId)];
+    if (latest?.runId !== runId || latest.sendNumber !== sendNumber) return;
+    if (latest.outcome === null) Object.assign(latest, { outcome, outcomeAtMs: atMs });
     const turn = this.state.turns[jobKey(workflowId)];
-    if (turn?.owner === workflowId && !mayHaveArrived(past.outcome)) delete turn.owner;
+    if (turn?.owner === workflowId && !mayHaveArrived(latest.outcome)) delete turn.owner;
   }
 
   /**
@@ -731,7 +738,7 @@ export class Budget {
    * and if it may have arrived; otherwise an unknown later send may exist.
    *
    * @param atMs when it may have been made, at the latest
-   * @param more.heldFromMs start of the window in which its slot is held. Default: `atMs`
+   * @param more.usedFromMs start of the window in which its slot is in use. Default: `atMs`
    * @param more.listedAtMs its time in the list of sends. Default: `atMs`
    */
   #bookSend(
@@ -740,31 +747,31 @@ export class Budget {
     outcome: SendOutcome,
     {
       waiter,
-      heldFromMs = atMs,
+      usedFromMs = atMs,
       listedAtMs = atMs,
-    }: { waiter?: Waiter | undefined; heldFromMs?: number; listedAtMs?: number } = {},
+    }: { waiter?: Waiter | undefined; usedFromMs?: number; listedAtMs?: number } = {},
   ): void {
     const { workflowId, runId, sendNumber } = send;
     const { state } = this;
-    const past = state.known[followUpKey(workflowId)];
+    const latest = state.latestSends[followUpKey(workflowId)];
     const isUnderWay = state.grants.some((grant) => grant.workflowId === workflowId);
-    if (!isUnderWay && mayHaveArrived(outcome) && sendNumber >= (past?.sendNumber ?? 0)) {
-      const isCounted = runId === '' || (past?.isCounted === true && outcome !== 'sent');
-      put(state.known, followUpKey(workflowId), {
+    if (!isUnderWay && mayHaveArrived(outcome) && sendNumber >= (latest?.sendNumber ?? 0)) {
+      const isFromList = runId === '' || (latest?.isFromList === true && outcome !== 'sent');
+      put(state.latestSends, followUpKey(workflowId), {
         ...{ runId, sendNumber, outcome },
-        messageTag: waiter?.messageTag ?? past?.messageTag ?? '',
-        ...{ grantedAtMs: atMs, overAtMs: atMs, outcomeAtMs: atMs, isTaken: true },
-        ...(isCounted && ({ isCounted } as const)),
+        messageTag: waiter?.messageTag ?? latest?.messageTag ?? '',
+        ...{ grantedAtMs: atMs, overAtMs: atMs, outcomeAtMs: atMs, isClaimed: true },
+        ...(isFromList && ({ isFromList } as const)),
       });
     }
-    this.#hold(heldFromMs, outcome);
+    this.#useSlot(usedFromMs, outcome);
     // Temporal's list does not show what the service answered.
-    this.#list({ workflowId, sendNumber, grantedAtMs: listedAtMs, ...(runId && { settledAtMs: listedAtMs, outcome }) });
+    this.#list({ workflowId, sendNumber, grantedAtMs: listedAtMs, ...(runId && { outcomeAtMs: listedAtMs, outcome }) });
   }
 
   #list(send: BudgetState['lastSends'][number]): void {
-    const most = Math.min(MAX_LAST_SENDS, Math.max(MIN_LAST_SENDS, this.state.settings.limit));
-    this.state.lastSends = [...this.state.lastSends, send].slice(-most);
+    const maxShown = Math.min(MAX_LAST_SENDS, Math.max(MIN_LAST_SENDS, this.state.settings.limit));
+    this.state.lastSends = [...this.state.lastSends, send].slice(-maxShown);
   }
 
   isPausedByOperator(nowMs: number): boolean {
@@ -794,18 +801,18 @@ export class Budget {
     state.counts.grants += 1;
     state.grantsSinceBatch = lane === 'batch' ? 0 : state.grantsSinceBatch + 1;
     const send = { runId, sendNumber, grantedAtMs: nowMs, overAtMs };
-    const unreported = { outcome: null, outcomeAtMs: 0, isTaken: false };
-    const known: KnownSend = { ...send, ...unreported, messageTag, ...(refusals && { refusals }), ...probe };
-    put(state.known, followUpKey(workflowId), known);
+    const unreported = { outcome: null, outcomeAtMs: 0, isClaimed: false };
+    const latest: LatestSend = { ...send, ...unreported, messageTag, ...(refusals && { refusals }), ...probe };
+    put(state.latestSends, followUpKey(workflowId), latest);
     const { lastTurn } = state.turns[job] ?? {};
     const turn: Turn = { owner: workflowId, latest: followUpKey(workflowId), ...(lastTurn && { lastTurn }) };
     put(state.turns, job, turn);
     this.#forgetWork(job);
     this.#list({ workflowId, sendNumber, grantedAtMs: nowMs });
-    this.#messages.push({ workflowId, answer: this.#granted(workflowId, known) });
+    this.#signals.push({ workflowId, reply: this.#granted(workflowId, latest) });
   }
 
-  #granted(workflowId: string, { runId, sendNumber, grantedAtMs, overAtMs }: KnownSend): Granted {
+  #granted(workflowId: string, { runId, sendNumber, grantedAtMs, overAtMs }: LatestSend): Granted {
     const send = { workflowId, runId, sendNumber };
     // An expired grant has no lease left, so the send must not start.
     const { leaseMs } = this.state.grants.find((grant) => isSame(grant, send)) ?? { leaseMs: 1 };
@@ -860,7 +867,7 @@ export class Budget {
   }
 
   #standing(nowMs: number, waiter: Waiter, line: readonly Waiter[]): Waiting {
-    const reason = (waiter.told = this.#reason(nowMs, waiter, line));
+    const reason = (waiter.lastReason = this.#reason(nowMs, waiter, line));
     const index = line.indexOf(waiter);
     const expectedAtMs = reason === 'slot' ? this.expectedAtMs(nowMs, index, waiter.lane) : undefined;
     const { runId, sendNumber } = waiter;
@@ -868,8 +875,8 @@ export class Budget {
     const { isJobAtWork: isToWatch, refusals: { statusCode } = {} } = waiter;
     const ofOwn = defined({ by: 'message', until: iso(untilMs), statusCode } as const);
     const pause = this.pauseOf(nowMs, line) ?? (untilMs > nowMs ? ofOwn : undefined);
-    const place = { position: index + 1, expectedAtMs, pause, isToWatch };
-    return defined({ kind: 'waiting', runId, sendNumber, reason, ...place } as const);
+    const position = { position: index + 1, expectedAtMs, pause, isToWatch };
+    return defined({ kind: 'waiting', runId, sendNumber, reason, ...position } as const);
   }
 }
 
@@ -885,14 +892,14 @@ export function delayedUntilMs({ refusals }: Waiter): number {
   return lastAtMs + Math.max(retryAfterMs, delayMs);
 }
 
-type Crowded = Pick<Waiter, 'job' | 'lane'>;
+type InJobLine = Pick<Waiter, 'job' | 'lane'>;
 
 /** Those of one job and lane wait for each other. */
-const crowdOf = ({ job, lane }: Crowded): string => `${lane} ${job}`;
+const jobLineOf = ({ job, lane }: InJobLine): string => `${lane} ${job}`;
 
 /** Whether a follow-up without a place keeps its turn before later ones: until it had the time to come back. */
 function isExpected({ calledAtMs }: TurnedAway, nowMs: number): boolean {
-  return calledAtMs === undefined || nowMs - calledAtMs < CROWDED_RETRY_MS;
+  return calledAtMs === undefined || nowMs - calledAtMs < JOB_LINE_RETRY_MS;
 }
 
 export function isDelayed(waiter: Waiter, nowMs: number): boolean {

@@ -1,5 +1,5 @@
-import type { Answer, Ask, BudgetEvent } from '../protocol/index.js';
-import type { Budget, ListedSend, Message } from './budget.js';
+import type { Ask, AskReply, FollowUpReport } from '../protocol/index.js';
+import type { Budget, FollowUpSignal, ListedSend } from './budget.js';
 
 export interface RecentSends {
   /** In the order of their ends; running ones come last. */
@@ -21,13 +21,13 @@ export interface BudgetPort {
   nowMs(): number;
   /** Resolves with `true` when `isOver()`, or with `false` after `ms`. */
   condition(isOver: () => boolean, ms?: number): Promise<boolean>;
-  /** Resolves when all asks and orders in the workflow task are answered. */
+  /** Resolves when all asks and operators' updates in the workflow task have their replies. */
   allAnswered(): Promise<void>;
   /** Resolves with `false` only if the follow-up does not run. */
-  send(message: Message): Promise<boolean>;
-  /** Lists follow-ups that may have sent. Repeats until there is an answer. */
+  signal(signal: FollowUpSignal): Promise<boolean>;
+  /** Lists follow-ups that may have sent. Repeats until there is a result. */
   listRecentSends(query: { sinceMs: number }): Promise<RecentSends>;
-  /** Whether a reset started this run after the run `runId` counted. Replays return the original answer. */
+  /** Whether a reset started this run after the run `runId` counted. Replays return the original result. */
   wasResetSince(runId: string): boolean;
   /** Whether the run has so many events that the next should begin. */
   isLong(): boolean;
@@ -38,12 +38,12 @@ export interface BudgetPort {
 
 /**
  * Runs a budget. Handlers of asks and events only change the state; the loop sends messages and starts timers after all
- * of them have answered. A replay may deliver the messages of a workflow task one at a time, so a timer started between
- * two answers would take another place among the commands.
+ * of them have replied. A replay may deliver the messages of a workflow task one at a time, so a timer started between
+ * two replies would come at another point among the commands.
  */
 export class BudgetLoop {
   #isChanged = true;
-  #messagesUnderWay = 0;
+  #signalsUnderWay = 0;
   /** The run that last counted unknown sends, or did not need to. */
   #countedIn: string;
   #isResetNoted = false;
@@ -55,12 +55,12 @@ export class BudgetLoop {
     this.#countedIn = port.originalRunId;
   }
 
-  ask(ask: Ask): Answer {
+  ask(ask: Ask): AskReply {
     return this.change((nowMs) => this.budget.ask(nowMs, ask));
   }
 
-  receive(event: BudgetEvent): void {
-    this.change((nowMs) => this.budget.receive(nowMs, event));
+  receive(report: FollowUpReport): void {
+    this.change((nowMs) => this.budget.receive(nowMs, report));
   }
 
   change<T>(event: (nowMs: number) => T): T {
@@ -84,7 +84,7 @@ export class BudgetLoop {
       if (budget.state.isCounting) await this.#count();
       if (isFull) budget.assumeFull(port.nowMs());
       budget.advance(port.nowMs());
-      for (const message of budget.flushMessages()) void this.#send(message);
+      for (const signal of budget.flushSignals()) void this.#send(signal);
       port.show();
       const nextMs = budget.nextChangeMs(port.nowMs());
       const isOver = () => this.#isChanged || this.#mayEnd();
@@ -94,15 +94,15 @@ export class BudgetLoop {
   }
 
   #mayEnd(): boolean {
-    const isIdle = this.#messagesUnderWay === 0 && !this.#isChanged;
+    const isIdle = this.#signalsUnderWay === 0 && !this.#isChanged;
     return isIdle && (this.budget.state.isCounting ? this.port.isTooLong() : this.port.isLong());
   }
 
-  async #send(message: Message): Promise<void> {
-    this.#messagesUnderWay += 1;
-    const isFound = await this.port.send(message);
-    if (!isFound) this.change((nowMs) => this.budget.missed(nowMs, message));
-    this.#messagesUnderWay -= 1;
+  async #send(signal: FollowUpSignal): Promise<void> {
+    this.#signalsUnderWay += 1;
+    const isFound = await this.port.signal(signal);
+    if (!isFound) this.change((nowMs) => this.budget.noteClosed(nowMs, signal));
+    this.#signalsUnderWay -= 1;
   }
 
   /** The grants of a reset run after the reset point are forgotten. */
@@ -129,13 +129,13 @@ export class BudgetLoop {
    * Finds sends within the window that this budget does not know, because an earlier budget of the project, or this one
    * before a reset, granted them. Sends in progress end within a lease, and are then listed.
    *
-   * @returns those sends, and follow-ups that may wait for an earlier budget's answer; `undefined` if the next run has
+   * @returns those sends, and follow-ups that may wait for an earlier budget's reply; `undefined` if the next run has
    *   to begin first
    */
   async #findUnknownSends(): Promise<{ sent: RecentSends; waiting: string[] } | undefined> {
     const { budget, port } = this;
     const isTooLong = () => port.isTooLong();
-    // Without an answer, the run would continue until the server accepts no more asks and orders.
+    // Without a result, the run would continue until the server accepts no more asks and updates.
     const list = (query: Parameters<BudgetPort['listRecentSends']>[0]) =>
       Promise.race([port.listRecentSends(query), port.condition(isTooLong).then(() => undefined)]);
     for (;;) {

@@ -7,14 +7,14 @@ const FIRST_LIMITED_SHARE = 1 / 120;
 const LONGEST_LIMITED_SHARE = 1 / 6;
 /** After any other refusal another message is tried soon, because it may concern one message alone. */
 const FIRST_REFUSED_MS = 1_000;
-/** A message without a clear answer costs its follow-up, so it is not tried soon. */
+/** A message without a clear response costs its follow-up, so it is not tried soon. */
 const FIRST_OUTAGE_MS = 30_000;
 export const LONGEST_PAUSE_MS = 600_000;
 const SHORTEST_PAUSE_MS = 1_000;
 const HOUR_MS = 3_600_000;
 /** A pause is this many times as long after each refused probe. */
 const PAUSE_GROWTH = 4;
-/** This many messages in a row without a clear answer, and none accepted between, mean that the service is down. */
+/** This many messages in a row without a clear response, and none accepted between, mean that the service is down. */
 const OUTAGE_UNKNOWNS = 3;
 /** The time between sends grows after each run of 429s, and shrinks with each accepted message. */
 const SPACING_GROWTH = 1.15;
@@ -27,7 +27,7 @@ const MAX_WINDOWS = 32;
 const PROVEN_TURN_PROBES = 2;
 
 /**
- * How fast the service takes messages, learned from its answers. A 429 while the budget has free slots means that the
+ * How fast the service takes messages, learned from its responses. A 429 while the budget has free slots means that the
  * service counts otherwise, so messages are then spaced evenly over the window.
  */
 export interface Pace {
@@ -35,16 +35,16 @@ export interface Pace {
   pause?: ServicePause;
   /** 1 after a pause, then twice as many with each accepted message. */
   atOnce: number;
-  /** Least time from one answer to the next grant, learned from 429s below the limit. */
+  /** Least time from one outcome to the next grant, learned from 429s below the limit. */
   spacingMs?: number;
   isSpaced: boolean;
   lastLimitedAtMs: number;
   /** For how many windows spacing lasts without another 429. */
   spacedWindows: number;
-  /** Of the message that was accepted last: its grant, and its answer. */
+  /** Of the message that was accepted last: its grant, and its response. */
   accepted: { grantedAtMs: number; atMs: number };
   /** Of any message. */
-  answeredAtMs: number;
+  outcomeAtMs: number;
   unknownInARow: number;
   /**
    * `room`: turns that have ended since the last 429, less the messages that were accepted since. `acceptedInARow`:
@@ -72,7 +72,7 @@ export function newPace(): Pace {
     lastLimitedAtMs: 0,
     spacedWindows: 1,
     accepted: { grantedAtMs: 0, atMs: 0 },
-    answeredAtMs: 0,
+    outcomeAtMs: 0,
     unknownInARow: 0,
     turns: newTurns(),
   };
@@ -102,9 +102,9 @@ export function nextGrant(pace: Pace, underWay: number, nowMs: number): GrantKin
 }
 
 /** When the next grant may be made, except at the end of a turn. In the past if there is no need to wait. */
-export function nextGrantAtMs({ pause, isSpaced, spacingMs = 0, answeredAtMs }: Pace): number {
+export function nextGrantAtMs({ pause, isSpaced, spacingMs = 0, outcomeAtMs }: Pace): number {
   if (pause) return pause.untilMs;
-  return isSpaced ? answeredAtMs + spacingMs : 0;
+  return isSpaced ? outcomeAtMs + spacingMs : 0;
 }
 
 /** Times at which {@link nextGrant} may change by itself. */
@@ -136,7 +136,7 @@ export function noteAccepted(
   if (pace.spacingMs === undefined) return;
   const shortestMs = window.windowMs / Math.max(1, window.limit);
   pace.spacingMs = Math.ceil(Math.max(shortestMs, pace.spacingMs * SPACING_DECAY));
-  // Where the service limits the jobs at work, each try without spacing would be refused.
+  // If the service limits the jobs at work, each try without spacing would be refused.
   const windows = turns.acceptedInARow >= PROVEN_TURN_PROBES ? MAX_WINDOWS : pace.spacedWindows;
   if (!pace.isSpaced || nowMs - pace.lastLimitedAtMs <= windows * window.windowMs) return;
   pace.isSpaced = false;
@@ -188,8 +188,8 @@ export function noteRefused(pace: Pace, refusal: ProjectRefusal, window: Window,
     retryAtMs,
     step: before,
   } = pace.pause ?? { sinceMs: nowMs, untilMs: 0, retryAtMs: 0, step: 0 };
-  const isNews = !isRepeated || reason === 'limited';
-  const step = before + (probe === 'due' && !isFirst && isNews ? 1 : 0);
+  const isNew = !isRepeated || reason === 'limited';
+  const step = before + (probe === 'due' && !isFirst && isNew ? 1 : 0);
   const pauseMs = Math.max(retryAfterMs ?? 0, pauseOf(pace, { reason, retryAfterMs }, window, step));
   pace.pause = {
     reason,
@@ -225,11 +225,11 @@ export function forgetLimit(pace: Pace): void {
   delete pace.spacingMs;
 }
 
-/** Notes that a message was answered, or that it `isUnknown` how. Returns whether the service seems to be down. */
-export function noteAnswer(pace: Pace, isUnknown: boolean, nowMs: number): boolean {
+/** Notes the outcome of a message, or that it `isUnknown`. Returns whether the service seems to be down. */
+export function noteOutcome(pace: Pace, isUnknown: boolean, nowMs: number): boolean {
   // A service that is rarely used is not down because of what happened hours ago.
-  const isOld = !pace.pause && nowMs - pace.answeredAtMs > HOUR_MS;
-  pace.answeredAtMs = nowMs;
+  const isOld = !pace.pause && nowMs - pace.outcomeAtMs > HOUR_MS;
+  pace.outcomeAtMs = nowMs;
   pace.unknownInARow = isUnknown ? (isOld ? 0 : pace.unknownInARow) + 1 : 0;
   if (isUnknown) pace.atOnce = 1;
   return pace.unknownInARow >= OUTAGE_UNKNOWNS;

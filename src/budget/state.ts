@@ -19,10 +19,10 @@ export interface Waiter extends SendId {
   startedAtMs: number;
   messageTag: string;
   /** The reason to wait that the follow-up last received. */
-  told: WaitReason;
+  lastReason: WaitReason;
   /** Set while its job works on a message that this budget does not know. */
   isJobAtWork?: true;
-  refusals?: Refusals;
+  refusals?: MessageRefusals;
 }
 
 /** A follow-up that found no place for its job. */
@@ -31,12 +31,12 @@ export interface TurnedAway {
   job: string;
   lane: Lane;
   startedAtMs: number;
-  /** When it was told that there is a place. */
+  /** When it was called back because there was a place. */
   calledAtMs?: number;
 }
 
 /** What the service has refused of one message. */
-export interface Refusals {
+export interface MessageRefusals {
   reason: Refusal;
   /** HTTP status of the last one, if known. */
   statusCode?: number;
@@ -55,7 +55,7 @@ export interface Grant extends SendId {
   overAtMs: number;
 }
 
-export interface KnownSend {
+export interface LatestSend {
   runId: string;
   sendNumber: number;
   grantedAtMs: number;
@@ -65,13 +65,13 @@ export interface KnownSend {
   outcomeAtMs: number;
   /** Empty if the budget never received it. */
   messageTag: string;
-  /** Whether the grant has answered an ask. One that was only signalled is lost if no run receives it. */
-  isTaken: boolean;
-  refusals?: Refusals;
+  /** Whether the grant was the reply to an ask. One that was only signalled is lost if no run receives it. */
+  isClaimed: boolean;
+  refusals?: MessageRefusals;
   probe?: Probe;
   ended?: true;
   /** Whether Temporal's list showed that it may have sent. `sendNumber` is then the lowest possible. */
-  isCounted?: true;
+  isFromList?: true;
 }
 
 /** The right to send to a job. */
@@ -92,7 +92,7 @@ export interface SendRecord {
   workflowId: string;
   sendNumber: number;
   grantedAtMs: number;
-  settledAtMs?: number;
+  outcomeAtMs?: number;
   outcome?: SendOutcome | 'taken';
   statusCode?: number;
 }
@@ -115,16 +115,16 @@ export interface BudgetState {
   /** Those without a place for their job, so that they get the next ones in the order of their starts. */
   turnedAway: TurnedAway[];
   grants: Grant[];
-  /** Start of the window in which the slot of each ended send is held, in epoch milliseconds. */
+  /** Start of the window in which the slot of each ended send is in use, in epoch milliseconds. */
   spent: number[];
   /** Likewise for sends that were answered by 401, 402, 403 or 429. */
   refused: number[];
-  /** Likewise for the latest sends whose slots are free again, in order: a longer window holds them again. */
+  /** Likewise for the latest sends whose slots are free again, in order: in a longer window they are in use again. */
   freed: number[];
   /** When follow-ups that block others' jobs are next checked. */
   checkOwnersAtMs: number;
   /** By {@link followUpKey}, latest last. */
-  known: Record<string, KnownSend>;
+  latestSends: Record<string, LatestSend>;
   /** By {@link jobKey}, latest last. */
   turns: Record<string, Turn>;
   /** Newest last. */
@@ -161,7 +161,7 @@ export function newState(settings: BudgetSettings, nowMs: number): BudgetState {
     refused: [],
     freed: [],
     checkOwnersAtMs: 0,
-    known: {},
+    latestSends: {},
     turns: {},
     lastSends: [],
   };

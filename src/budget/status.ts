@@ -10,14 +10,14 @@ export interface StatusExtent {
   /** Workflow id of a follow-up that is listed wherever it is. */
   about?: string | undefined;
   /** @default all that the budget keeps */
-  mostSends?: number;
+  maxSends?: number;
 }
 
 export function budgetStatus(
   projectId: string,
   budget: Budget,
   nowMs: number,
-  { about, mostSends = Infinity }: StatusExtent = {},
+  { about, maxSends = Infinity }: StatusExtent = {},
 ): BudgetStatus {
   const { state, limit } = budget;
   const { settings, pace, waiters, isCounting, lastSends } = state;
@@ -46,7 +46,7 @@ export function budgetStatus(
     windowMs: settings.windowMs,
     reserve: settings.reserve,
     used: ends.length,
-    unsettled: underWay.length,
+    underWay: underWay.length,
     nextFreeSlotAt: isoOf(ends[0]),
     refused: refusedOf(lastSends, nowMs - settings.windowMs),
     spacingMs: pace.isSpaced ? pace.spacingMs : undefined,
@@ -58,7 +58,7 @@ export function budgetStatus(
     waitingInBatchLane: waiters.filter(({ lane }) => lane === 'batch').length,
     waitingForJob: elsewhere.length,
     lastSends: lastSends
-      .slice(-Math.min(mostSends, lastSends.length))
+      .slice(-Math.min(maxSends, lastSends.length))
       .map((send) => toSend(send, underWay))
       .reverse(),
   });
@@ -67,7 +67,7 @@ export function budgetStatus(
 const isoOf = (ms: number | undefined): string | undefined => (ms === undefined ? undefined : iso(ms));
 
 function toSend(send: SendRecord, grants: readonly Grant[]): BudgetSend {
-  const { workflowId, sendNumber, grantedAtMs, settledAtMs, statusCode } = send;
+  const { workflowId, sendNumber, grantedAtMs, outcomeAtMs, statusCode } = send;
   const isUnderWay = grants.some((grant) => grant.workflowId === workflowId && grant.sendNumber === sendNumber);
   // No outcome was reported.
   const outcome = send.outcome ?? (isUnderWay ? undefined : 'unknown');
@@ -75,7 +75,7 @@ function toSend(send: SendRecord, grants: readonly Grant[]): BudgetSend {
     workflowId,
     sendNumber,
     grantedAt: iso(grantedAtMs),
-    settledAt: isoOf(settledAtMs),
+    outcomeAt: isoOf(outcomeAtMs),
     outcome,
     statusCode,
   });

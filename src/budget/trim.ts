@@ -1,7 +1,7 @@
 import { type BudgetState, MIN_LAST_SENDS } from './state.js';
 
 /** Most characters of JSON in a state. Temporal refuses inputs above 2 MiB, and warns above 512 KiB. */
-const MAX_CARRIED_LENGTH = 1_040_000;
+const MAX_CARRIED_LENGTH = 1_045_000;
 /** Most follow-ups that a run passes on: 20 hours of sends. 200 are far more than can be in progress. */
 const KEPT_FOLLOW_UPS = [2_000, 1_500, 1_000, 500, 200];
 /** Most freed slots in a state that is too long: the highest limit may be twice that. */
@@ -22,7 +22,7 @@ export function trim(state: BudgetState): void {
   const live = turns.filter((key) => !isOver(key));
   for (const kept of KEPT_FOLLOW_UPS) {
     forget(state.turns, over.slice(0, -kept / 4));
-    const forgotten = forget(state.known, Object.keys(state.known).slice(0, -kept));
+    const forgotten = forget(state.latestSends, Object.keys(state.latestSends).slice(0, -kept));
     // The clock of another of Temporal's hosts may be ahead.
     const grantedBefore = forgotten.map(({ grantedAtMs }) => grantedAtMs + state.settings.marginMs);
     state.rememberedSinceMs = Math.max(state.rememberedSinceMs, ...grantedBefore);

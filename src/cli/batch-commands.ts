@@ -20,7 +20,7 @@ import { safeLine } from '../node/terminal-text.js';
 import { type BatchInputOptions, readBatchInput } from './batch-file.js';
 import { summariseBudgetUpdate } from './budget-commands.js';
 import { type Cli, ExitCode, interruptible, isLive, UsageError } from './cli.js';
-import { clock, counted, describeTrouble, rowsOf } from './lines.js';
+import { clock, counted, formatTrouble, rowsOf } from './lines.js';
 import { type ProgressText, showRow } from './progress-rows.js';
 import { sayWhenUnattended, withHint, withTemporal } from './session.js';
 
@@ -122,7 +122,7 @@ export async function showBatch(cli: Cli, batchId: string, { watch }: { watch?: 
       }
     }
     const troubles = status.ended || status.cutOff !== undefined ? [] : await batch.troubles();
-    const text = [describeBatch(status, failures), ...troubles.map(describeTrouble)].join('\n');
+    const text = [formatBatch(status, failures), ...troubles.map(formatTrouble)].join('\n');
     const { workflowId } = batch;
     output.data({ workflowId, ...status, ...(troubles.length > 0 && { troubles }), items: items.map(toRow) }, text);
     return ExitCode.ok;
@@ -163,7 +163,7 @@ async function awaitBatch({ output }: Cli, batch: BatchHandle, signal: AbortSign
     const ended = new AbortController();
     const end = batch.result({ signal }).finally(() => ended.abort());
     while (!ended.signal.aborted) {
-      // Only the result shows how it ended. An answer after the end is outdated.
+      // Only the result shows how it ended. A status after the end is outdated.
       const progress = await Promise.race([look(batch), end]);
       if (typeof progress === 'string') report({ headline: progress, timing: '' });
       const intervalMs = isLive(output.stderr) ? LIVE_INTERVAL_MS : LINE_INTERVAL_MS;
@@ -251,12 +251,12 @@ function holdText({ batchId, hold, cutOff }: BatchStatus, now: Date): string {
 
 /** Describes the progress of a batch on one line, in local time. */
 export function describeBatchProgress(status: BatchStatus, now = new Date()): string {
-  const held = holdText(status, now);
-  return `${countsText(status)}${held && `, held ${held}`}`;
+  const holdLine = holdText(status, now);
+  return `${countsText(status)}${holdLine && `, held ${holdLine}`}`;
 }
 
 /** Describes a batch. `failures` are its first failures. */
-export function describeBatch(status: BatchStatus, failures: readonly BatchItem[], now = new Date()): string {
+export function formatBatch(status: BatchStatus, failures: readonly BatchItem[], now = new Date()): string {
   const { batchId, startedAt, lastEndedAt, ended, hold, cutOff, stillRunning } = status;
   const state = cutOff === undefined ? (ended ? 'ended' : hold ? 'held' : 'running') : `${cutOff}, without a result`;
   const running = stillRunning === undefined ? 'perhaps some' : counted(stillRunning, 'follow-up');

@@ -15,7 +15,14 @@ import {
 import { decodeUtf8 } from '../node/text-file.js';
 import { fillItem, parseUncheckedBatchInput } from '../protocol/index.js';
 import { type CliIo, ExitCode, UsageError } from './cli.js';
-import { type ByteSource, openSource, type PromptSource, readPrompt, toLimits, toSettings } from './input-options.js';
+import {
+  type ByteSource,
+  openSource,
+  type PromptSource,
+  readPrompt,
+  toInputFields,
+  toLimits,
+} from './input-options.js';
 import { counted } from './lines.js';
 
 export interface BatchInputOptions extends PromptSource {
@@ -58,7 +65,7 @@ function checkSettings(options: BatchInputOptions, common: object): Omit<StartBa
   const { id } = options;
   const limits = toLimits(options);
   // Here, --notify is for the batch itself.
-  const { notify: _notify, ...defaults } = toSettings(options);
+  const { notify: _notify, ...defaults } = toInputFields(options);
   // A valid item shows whether the settings are consistent.
   const item = { projectId: 'project', jobId: 'job', prompt: 'prompt', ...common, ...defaults };
   const checks = [

@@ -25,7 +25,7 @@ import { showLive } from './progress-rows.js';
 import { withTemporal } from './session.js';
 
 /** `follow-up budget list` */
-export async function listBudgets({ env, output }: Cli): Promise<void> {
+export async function showBudgets({ env, output }: Cli): Promise<void> {
   await withTemporal({ env, output }, ({ followUps }) =>
     output.list(followUps.budgets(), {
       columns: { project: 24, used: 18, waiting: 7, state: 0 },
@@ -34,7 +34,7 @@ export async function listBudgets({ env, output }: Cli): Promise<void> {
         if (!status) return [projectId, '-', '-', 'idle'];
         const { used, limit, windowMs, waitingTotal } = status;
         const slots = `${used} of ${limit} in ${formatDuration(windowMs)}`;
-        return [projectId, slots, String(waitingTotal), describeState(status)];
+        return [projectId, slots, String(waitingTotal), formatBudgetState(status)];
       },
       document: toDocument,
       none: 'no budget runs; each project gets its own with its first follow-up',
@@ -62,7 +62,7 @@ export async function showBudget(cli: Cli, projectId: string, { watch }: { watch
     const state = await budget.state();
     const status = state === 'none' ? undefined : await budget.status();
     const update = { state, ...defined({ status }) };
-    cli.output.data(updateDocument(projectId, update), describeBudgetUpdate(projectId, update));
+    cli.output.data(updateDocument(projectId, update), formatBudgetUpdate(projectId, update));
     return ExitCode.ok;
   });
 }
@@ -78,7 +78,7 @@ function updateDocument(projectId: string, { status, ...update }: BudgetUpdate):
 async function watchBudget(output: Output, projectId: string, updates: AsyncIterable<BudgetUpdate>): Promise<void> {
   const { json, stdout } = output;
   if (!json && isLive(stdout)) {
-    await showLive(output, stdout, updates, (update) => describeBudgetUpdate(projectId, update));
+    await showLive(output, stdout, updates, (update) => formatBudgetUpdate(projectId, update));
     return;
   }
   let shown: string | undefined;
@@ -94,11 +94,11 @@ async function watchBudget(output: Output, projectId: string, updates: AsyncIter
 export async function auditBudget({ env, output }: Cli, projectId: string): Promise<void> {
   await withTemporal({ env, output }, async ({ followUps }) =>
     output.list(await followUps.budget(projectId).audit(), {
-      columns: { granted: 24, settled: 24, outcome: 12, send: 4, job: 20, workflow: 0 },
+      columns: { granted: 24, reported: 24, outcome: 12, send: 4, job: 20, workflow: 0 },
       row: (send) => {
-        const { workflowId, sendNumber, grantedAt, settledAt = '-' } = send;
+        const { workflowId, sendNumber, grantedAt, outcomeAt = '-' } = send;
         const jobId = parseFollowUpWorkflowId(workflowId)?.jobId ?? '';
-        return [grantedAt, settledAt, send.outcome ?? 'in progress', String(sendNumber), jobId, workflowId];
+        return [grantedAt, outcomeAt, send.outcome ?? 'in progress', String(sendNumber), jobId, workflowId];
       },
       none: `project ${projectId} has sent nothing`,
     }),
@@ -106,28 +106,30 @@ export async function auditBudget({ env, output }: Cli, projectId: string): Prom
 }
 
 /** `follow-up budget set` */
-export const setBudget = order<SetLimitInput>((budget, { limit, window, reserve }) =>
+export const setBudget = budgetCommand<SetLimitInput>((budget, { limit, window, reserve }) =>
   budget.setLimit(defined({ limit, window, reserve })),
 );
 
 /** `follow-up budget pause` */
-export const pauseBudget = order<PauseInput>((budget, { for: duration, note }) =>
+export const pauseBudget = budgetCommand<PauseInput>((budget, { for: duration, note }) =>
   budget.pause(defined({ for: duration, note })),
 );
 
 /** `follow-up budget resume` */
-export const resumeBudget = order(async (budget, _options, projectId) => {
+export const resumeBudget = budgetCommand(async (budget, _options, projectId) => {
   // The library would start one, even for a mistyped project id.
   if ((await budget.state()) === 'none') throw new RefusedError('BudgetNotFound', projectId);
   return budget.resume();
 });
 
 /** A command that changes a budget. The library checks its options. */
-function order<Options>(give: (budget: BudgetHandle, options: Options, projectId: string) => Promise<BudgetStatus>) {
+function budgetCommand<Options>(
+  give: (budget: BudgetHandle, options: Options, projectId: string) => Promise<BudgetStatus>,
+) {
   return async ({ env, output }: Cli, projectId: string, options: Options): Promise<void> => {
     await withTemporal({ env, output }, async ({ followUps }) => {
       const status = await give(followUps.budget(projectId), options, projectId);
-      output.data({ state: 'running', ...status }, describeBudget(status));
+      output.data({ state: 'running', ...status }, formatBudget(status));
     });
   };
 }
@@ -139,17 +141,17 @@ export async function takeSlots(
   { count = 1, key = randomUUID() }: { count?: unknown; key?: string },
 ): Promise<ExitCode> {
   const take = InvalidInputError.check(takeInputSchema, { count, key });
-  // Without an answer, the same key makes a retry safe.
+  // Without a response, the same key makes a retry safe.
   output.note(`key ${key}`);
   return withTemporal({ env, output }, async ({ followUps }) => {
-    const answer = await followUps.budget(projectId).take(take);
-    const what = `${counted(answer.count, 'slot')} of ${projectId}`;
-    const text = answer.taken
-      ? `took ${what}, ${clock(answer.takenAt)}`
-      : `did not take ${what}: ${BLOCKED[answer.waitReason] ?? 'not enough slots are free'}` +
-        (answer.possibleAt === undefined ? '' : `, possible ${clock(answer.possibleAt)}`);
-    output.data({ projectId, key, ...answer }, text);
-    return answer.taken ? ExitCode.ok : ExitCode.error;
+    const reply = await followUps.budget(projectId).take(take);
+    const what = `${counted(reply.count, 'slot')} of ${projectId}`;
+    const text = reply.taken
+      ? `took ${what}, ${clock(reply.takenAt)}`
+      : `did not take ${what}: ${BLOCKED[reply.waitReason] ?? 'not enough slots are free'}` +
+        (reply.possibleAt === undefined ? '' : `, possible ${clock(reply.possibleAt)}`);
+    output.data({ projectId, key, ...reply }, text);
+    return reply.taken ? ExitCode.ok : ExitCode.error;
   });
 }
 
@@ -178,18 +180,18 @@ function describeRestored({ projectId, settings, stopped }: RestoredBudget): str
 }
 
 /** Describes a budget as the Temporal UI does, in local time. */
-export function describeBudget(status: BudgetStatus, now = new Date()): string {
+export function formatBudget(status: BudgetStatus, now = new Date()): string {
   return plainLines(describe(status, now.getTime(), (at) => clock(at, now))).join('\n');
 }
 
 /** Describes the state of a budget on one line, in local time. */
-export function describeState(status: BudgetStatus): string {
+export function formatBudgetState(status: BudgetStatus): string {
   return plainLines(describeBudgetState(status, clock)).join(' ');
 }
 
-export function describeBudgetUpdate(projectId: string, update: BudgetUpdate, now = new Date()): string {
+export function formatBudgetUpdate(projectId: string, update: BudgetUpdate, now = new Date()): string {
   const { status } = update;
-  return [...warningsOf(projectId, update), ...(status ? [describeBudget(status, now)] : [])].join('\n');
+  return [...warningsOf(projectId, update), ...(status ? [formatBudget(status, now)] : [])].join('\n');
 }
 
 /** Describes an update of a watched budget on one line that stays the same without a notable change. */
@@ -199,12 +201,12 @@ export function summariseBudgetUpdate(projectId: string, update: BudgetUpdate): 
 }
 
 function summarise(status: BudgetStatus): string {
-  const { used, limit, unsettled, waitingTotal, lastSends } = status;
+  const { used, limit, underWay, waitingTotal, lastSends } = status;
   const [last] = lastSends;
   return [
     `${used} of ${limit} slots used`,
-    describeState(status),
-    unsettled > 0 ? `${unsettled} being sent` : '',
+    formatBudgetState(status),
+    underWay > 0 ? `${underWay} being sent` : '',
     waitingTotal > 0 ? `${waitingTotal} waiting` : '',
     last ? `last send ${clock(last.grantedAt)} ${last.outcome ?? 'in progress'} ${safeLine(last.workflowId)}` : '',
   ]
@@ -214,7 +216,7 @@ function summarise(status: BudgetStatus): string {
 
 /** Warnings that a budget is stopped, or its status missing or outdated. */
 function warningsOf(projectId: string, { state, status, statusUnavailable }: BudgetUpdate): string[] {
-  const silence = statusUnavailable && `no answer: ${safeLine(statusUnavailable)}${status ? '; last known:' : ''}`;
+  const silence = statusUnavailable && `no response: ${safeLine(statusUnavailable)}${status ? '; last known:' : ''}`;
   const none = `project ${projectId} has no budget yet: it gets one with its first follow-up; 0 slots used`;
   return [
     ...(state === 'stopped' ? [`STOPPED: nothing is sent until "follow-up budget restore ${projectId}"`] : []),

@@ -77,7 +77,7 @@ export function addCommands(program: Command, cli: Cli): void {
     'poll the job of a follow-up now',
   );
   followUp('resolve <workflowId>', `% ${EXAMPLE_ID} sent`, (code) => code.resolve)
-    .description('tell a reconciling follow-up whether its message was delivered')
+    .description('decide whether the message of a reconciling follow-up was delivered')
     .addArgument(new Argument('<decision>', 'notSent sends the message again').choices(deliveryDecisions));
 
   const batches = program.command('batch').description('send messages to many agent jobs, and manage these batches');
@@ -124,16 +124,16 @@ export function addCommands(program: Command, cli: Cli): void {
     .option('--paused', 'create it paused, until "follow-up schedule resume"');
   addLimitOptions(create).addHelpText('after', CREATE_HELP);
   schedule('list', '% --json', (code) => code.listSchedules).description('list schedules with their next firing');
-  for (const name of Object.keys(scheduleOrders) as (keyof typeof scheduleOrders)[]) {
-    const command = schedule(`${name} <schedule>`, '% nightly', (code) => code.orders[name]).description(
-      scheduleOrders[name],
+  for (const name of Object.keys(scheduleActions) as (keyof typeof scheduleActions)[]) {
+    const command = schedule(`${name} <schedule>`, '% nightly', (code) => code.scheduleActions[name]).description(
+      scheduleActions[name],
     );
     if (name === 'pause') command.option('--note <reason>', 'shown instead of its own note until it is resumed');
   }
 
   const budgets = program.command('budget').description('show, change, pause and restore the budget of a project');
   const budget = adder(budgets, () => import('./budget-commands.js'));
-  budget('list', '% --json', (code) => code.listBudgets).description(
+  budget('list', '% --json', (code) => code.showBudgets).description(
     'list the running budgets of all projects: slots, queue and pauses of those in use',
   );
   budget('show <project>', '% my-project --watch', (code) => code.showBudget)
@@ -163,7 +163,7 @@ export function addCommands(program: Command, cli: Cli): void {
     'end a pause; if the service caused it, the next follow-up tries at once',
   );
   budget('audit <project>', '% my-project --json', (code) => code.auditBudget).description(
-    'list the latest sends, newest first: when each was granted and settled, and its outcome',
+    'list the latest sends, newest first: when each was granted, its outcome, and when that was reported',
   );
   budget('restore <project>', '% my-project', (code) => code.restoreBudget)
     .description(
@@ -228,7 +228,7 @@ FILE has one follow-up as JSON per line, as for "follow-up batch run", or is one
 JSON document: {"items": […]} or {"projectId": …, "prompt": …, "jobIds": […]}.
 You cannot change a schedule: delete it and create it again.`;
 
-const scheduleOrders = {
+const scheduleActions = {
   describe: 'show the times and policies of a schedule, its next firings and its latest 10',
   pause: 'stop firing until resumed; a running batch continues',
   resume: 'fire again from the next time on',
@@ -284,7 +284,7 @@ function addPromptOptions(command: Command): Command {
 function addSettingOptions(command: Command, defaultLane: (typeof lanes)[number]): Command {
   const unknown = 'what to do if the delivery is unknown (default: fail)';
   const active = 'what to do if the job works on another message (default: wait)';
-  const settle = 'how long after the send to distrust an unchanged terminal status (default: 120s)';
+  const settleTimeHelp = 'how long after the send to distrust an unchanged terminal status (default: 120s)';
   return command
     .addOption(choice('--lane <lane>', `interactive goes first (default: ${defaultLane})`, lanes))
     .addOption(choice('--on-unknown-delivery <action>', unknown, unknownDeliveryActions))
@@ -292,7 +292,7 @@ function addSettingOptions(command: Command, defaultLane: (typeof lanes)[number]
     .option('--poll-initial-interval <duration>', 'wait before the first poll (default: 5s)')
     .option('--poll-max-interval <duration>', 'longest wait between two polls (default: 60s)')
     .option('--poll-backoff-coefficient <number>', 'each wait is this many times the previous one (default: 1.5)')
-    .option('--settle-time <duration>', settle)
+    .option('--settle-time <duration>', settleTimeHelp)
     .option('--pr-link-grace <duration>', 'how long to wait for the pull request of a completed job (default: 30s)')
     .option('--job-timeout <duration>', 'longest wait for the job after the send (default: 24h)')
     .option('--budget-wait-timeout <duration>', 'longest wait before the send (default: 7d)');

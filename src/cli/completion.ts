@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 
 /** Words that can follow a command. */
-interface Place {
+interface Cursor {
   /** Names such as `batch run`; empty for the program. */
   path: string;
   words: { word: string; description: string }[];
@@ -13,13 +13,13 @@ interface Place {
  * of them, so that Tab starts no process.
  */
 export function completionScript(program: Command, shell: string): string {
-  const places = placesOf(program);
-  return shell === 'fish' ? fishScript(places) : bashScript(places, shell === 'zsh');
+  const cursors = cursorsOf(program);
+  return shell === 'fish' ? fishScript(cursors) : bashScript(cursors, shell === 'zsh');
 }
 
-function placesOf(command: Command, path: readonly string[] = []): Place[] {
+function cursorsOf(command: Command, path: readonly string[] = []): Cursor[] {
   const help = command.createHelp();
-  const place: Place = {
+  const cursor: Cursor = {
     path: path.join(' '),
     words: [
       ...help.visibleCommands(command).map((each) => ({ word: each.name(), description: each.description() })),
@@ -31,18 +31,18 @@ function placesOf(command: Command, path: readonly string[] = []): Place[] {
       .visibleOptions(command)
       .map(({ long, description, argChoices }) => ({ flag: long ?? '', description, choices: argChoices ?? [] })),
   };
-  return [place, ...command.commands.flatMap((each) => placesOf(each, [...path, each.name()]))];
+  return [cursor, ...command.commands.flatMap((each) => cursorsOf(each, [...path, each.name()]))];
 }
 
 /** Commands with subcommands. */
-function groupsOf(places: readonly Place[]): string[] {
-  return [...new Set(places.flatMap(({ path }) => (path.includes(' ') ? (path.split(' ')[0] ?? '') : [])))];
+function groupsOf(cursors: readonly Cursor[]): string[] {
+  return [...new Set(cursors.flatMap(({ path }) => (path.includes(' ') ? (path.split(' ')[0] ?? '') : [])))];
 }
 
 /** Also for zsh, which supports bash completions. */
-function bashScript(places: readonly Place[], isZsh: boolean): string {
+function bashScript(cursors: readonly Cursor[], isZsh: boolean): string {
   // A group comes after its commands, whose names begin with its own.
-  const cases = places
+  const cases = cursors
     .toReversed()
     .flatMap(({ path, words, options }) => [
       ...options.flatMap(({ flag, choices }) =>
@@ -56,7 +56,7 @@ function bashScript(places: readonly Place[], isZsh: boolean): string {
 ${isZsh ? 'autoload -U +X bashcompinit && bashcompinit\n' : ''}_follow_up() {
   local current="\${COMP_WORDS[COMP_CWORD]}" previous="\${COMP_WORDS[COMP_CWORD-1]}" path="" words=""
   ((COMP_CWORD > 1)) && path="\${COMP_WORDS[1]}"
-  case "$path" in ${groupsOf(places).join('|')}) ((COMP_CWORD > 2)) && path="$path \${COMP_WORDS[2]}" ;; esac
+  case "$path" in ${groupsOf(cursors).join('|')}) ((COMP_CWORD > 2)) && path="$path \${COMP_WORDS[2]}" ;; esac
   case "$path $previous" in
 ${cases.join('\n')}
   esac
@@ -66,15 +66,15 @@ complete -o default -F _follow_up follow-up
 `;
 }
 
-function fishScript(places: readonly Place[]): string {
-  const groups = groupsOf(places);
+function fishScript(cursors: readonly Cursor[]): string {
+  const groups = groupsOf(cursors);
   const quote = (text: string) => `'${text.replace(/['\\]/g, '\\$&')}'`;
-  const lines = places.flatMap(({ path, words, options }) => {
+  const lines = cursors.flatMap(({ path, words, options }) => {
     const isSeen = (names: string) => `__fish_seen_subcommand_from ${names}`;
     // A command of a group may share its name with another command.
     const isOfNone = path.includes(' ') || groups.includes(path) ? [] : [`not ${isSeen(groups.join(' '))}`];
-    const seen = [...path.split(' ').map(isSeen), ...isOfNone];
-    const when = `complete -c follow-up -n ${quote(path === '' ? '__fish_use_subcommand' : seen.join('; and '))}`;
+    const conditions = [...path.split(' ').map(isSeen), ...isOfNone];
+    const when = `complete -c follow-up -n ${quote(path === '' ? '__fish_use_subcommand' : conditions.join('; and '))}`;
     return [
       ...words.map(({ word, description }) => `${when} -a ${word} -d ${quote(description)}`),
       ...options.map(({ flag, description, choices }) => {

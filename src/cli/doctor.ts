@@ -6,7 +6,7 @@ import { ConfigError, describeIgnoredProxies, isLoopbackHost, loadConfig, type W
 import { type BatchStatus, type BudgetStatus, formatDuration, idSchema } from '../contract/index.js';
 import { safeLine } from '../node/terminal-text.js';
 import { REFUSALS } from '../protocol/index.js';
-import { describeState } from './budget-commands.js';
+import { formatBudgetState } from './budget-commands.js';
 import { type Cli, ExitCode } from './cli.js';
 import { clock } from './lines.js';
 import { type TemporalSession, withTemporal } from './session.js';
@@ -94,8 +94,8 @@ async function examineService(
   const keys = createApiKeys({ ...apiKeys, key: apiKeys.key?.() });
   const client = createAgentJobsClient({ baseUrl, keys, getTimeoutMs, sendTimeoutMs });
   const served = active.filter((id) => config.projects === '*' || config.projects.includes(id));
-  const known = [...new Set(project === undefined ? served : [project, ...served])].slice(0, 50);
-  const asked = known.length > 0 ? known : [MADE_UP];
+  const projects = [...new Set(project === undefined ? served : [project, ...served])].slice(0, 50);
+  const asked = projects.length > 0 ? projects : [MADE_UP];
   try {
     const read = async (id: string) => judgeRead(id, await client.getJob({ projectId: id, jobId: job }));
     const failed = (await Promise.all(asked.map(read))).flat();
@@ -106,7 +106,7 @@ async function examineService(
   }
 }
 
-/** Interprets a failed read. A missing job is a normal answer. */
+/** Interprets a failed read. A missing job is a normal result. */
 function judgeRead(projectId: string, outcome: GetJobOutcome): Check[] {
   if (outcome.kind !== 'failed') return [];
   const { reason, statusCode } = outcome;
@@ -180,23 +180,23 @@ function judgeQueue({ taskQueue, type, pollers }: Health['taskQueues'][number]):
 async function examineWork({ followUps }: TemporalSession, health: Health, hasWorkers: boolean) {
   const states = Object.entries(health.followUps).flatMap(([state, count]) => (count > 0 ? `${count} ${state}` : []));
   const message = states.join(', ') || 'none is running';
-  const checks = [checked('follow-ups', 'ok', message), ...health.troubles.map(describeTrouble)];
+  const checks = [checked('follow-ups', 'ok', message), ...health.troubles.map(checkOfTrouble)];
   const projects: string[] = [];
   if (!hasWorkers || !health.hasSearchAttributes) return { checks, projects };
   const isKnown = (id: string) => health.troubles.some(({ workflowId }) => workflowId === id);
   const silent = (workflowId: string, reason: string) =>
-    describeTrouble({ workflowId, what: `does not answer: ${reason}`, fix: 'check the log of the workers' });
+    checkOfTrouble({ workflowId, what: `does not answer: ${reason}`, fix: 'check the log of the workers' });
   const reasonIn = (error: unknown) => (error instanceof WorkerUnavailableError ? error.reason : String(error));
   for await (const { projectId, workflowId, isNeeded, status, statusUnavailable } of followUps.budgets()) {
     if (status || isNeeded) projects.push(projectId);
     if (status) checks.push(...judgeBudget(status));
     if (!isNeeded || statusUnavailable === undefined || isKnown(workflowId)) continue;
     const trouble = await followUps.budget(projectId).trouble();
-    checks.push(trouble ? describeTrouble(trouble) : silent(workflowId, statusUnavailable));
+    checks.push(trouble ? checkOfTrouble(trouble) : silent(workflowId, statusUnavailable));
   }
   for (const batch of health.batchIds.map((id) => followUps.batch(id)).filter((each) => !isKnown(each.workflowId))) {
     const status = await batch.status().catch(reasonIn);
-    // After one without an answer, the next would take as long.
+    // After one that does not answer, the next would take as long.
     if (typeof status === 'string') return { checks: [...checks, silent(batch.workflowId, status)], projects };
     checks.push(...judgeBatch(status, Date.now()));
   }
@@ -213,10 +213,10 @@ async function examineWork({ followUps }: TemporalSession, health: Health, hasWo
 }
 
 /** What is known of a workflow that needs help. */
-export function describeTrouble({ workflowId, what, fix, since }: Omit<Health['troubles'][number], 'kind'>): Check {
+export function checkOfTrouble({ workflowId, what, fix, since }: Omit<Health['troubles'][number], 'kind'>): Check {
   const [name = 'workflow'] = /^[a-z-]*?(budget|webhook|batch|^follow-up)(?=\/)/.exec(workflowId)?.slice(1) ?? [];
   const isWebhook = name === 'webhook';
-  const why = isWebhook ? 'its receiver does not hear of it' : 'it is blocked, and so is everything that depends on it';
+  const why = isWebhook ? 'its receiver does not get it' : 'it is blocked, and so is everything that depends on it';
   const details = { subject: workflowId, since, why, fix };
   return checked(name, 'error', `${workflowId} ${what}`, details);
 }
@@ -225,7 +225,7 @@ export function describeTrouble({ workflowId, what, fix, since }: Omit<Health['t
 export function judgeBudget(status: BudgetStatus): Check[] {
   const { projectId, limit, used, paused, waitingTotal, isCounting, spacingMs } = status;
   if (!paused && limit > 0 && used <= limit && !isCounting && spacingMs === undefined) return [];
-  const state = describeState(status);
+  const state = formatBudgetState(status);
   const reasons = paused?.reasons ?? [];
   const resume = `follow-up budget resume ${projectId}`;
   let fix = limit === 0 ? `follow-up budget set ${projectId} --limit <messages>` : undefined;
@@ -237,7 +237,7 @@ export function judgeBudget(status: BudgetStatus): Check[] {
   return [checked('budget', fix ? 'warning' : 'note', what, { subject: projectId, since: paused?.since, why, fix })];
 }
 
-/** After this time without a new item, the process that adds them is gone. */
+/** After this time without a new item, the process that adds them no longer runs. */
 const HAND_OVER_GONE_MS = 600_000;
 
 /** Checks whether a batch is held or incomplete. While items are open, more may still come. */

@@ -24,8 +24,8 @@ export function reportOf(error: unknown): { exitCode: ExitCode; report: Reported
   if (!(error instanceof Error)) return { exitCode: ExitCode.error, report: { type: 'Error', message: String(error) } };
   const { name, message } = error;
   // Another library's error may have fields with the same names.
-  const known = 'exitCode' in error ? (error as Reportable) : {};
-  const { type, exitCode, workflowId, delivered, details, issues, badLineCount } = known;
+  const reportable = 'exitCode' in error ? (error as Reportable) : {};
+  const { type, exitCode, workflowId, delivered, details, issues, badLineCount } = reportable;
   return {
     exitCode: exitCode ?? ExitCode.error,
     report: {

@@ -11,12 +11,12 @@ import {
 } from '../client/index.js';
 import { defined } from '../common/index.js';
 import { type DeliveryDecision, type FollowUpResult, followUpWorkflowId, isEndState } from '../contract/index.js';
-import { describeState, nextStep } from '../follow-up/follow-up-details.js';
+import { headlineOf, nextStep } from '../follow-up/follow-up-details.js';
 import { safeLine } from '../node/terminal-text.js';
 import { type Cli, ExitCode, interruptible, UsageError } from './cli.js';
 import { type ReportedError, reportOf } from './error-report.js';
-import { type PromptSource, readPrompt, toSettings } from './input-options.js';
-import { clock, counted, describeTrouble, localTime, plainLines, rowsOf } from './lines.js';
+import { type PromptSource, readPrompt, toInputFields } from './input-options.js';
+import { clock, counted, formatTrouble, localTime, plainLines, rowsOf } from './lines.js';
 import { type ProgressRow, type ProgressText, showRow } from './progress-rows.js';
 import { sayWhenUnattended, withHint, withTemporal } from './session.js';
 
@@ -30,7 +30,7 @@ export async function send(
 ): Promise<ExitCode> {
   const prompt = await readPrompt(cli.io, { ...options, dash });
   if (prompt === undefined) throw new UsageError('prompt: give it with --prompt, --prompt-file, or - for stdin');
-  const input = defined({ projectId, jobId, prompt, key: options.key, ...toSettings(options) });
+  const input = defined({ projectId, jobId, prompt, key: options.key, ...toInputFields(options) });
   const { key, followUpInput } = parseStartInput(input);
   const workflowId = followUpWorkflowId({ projectId, jobId, key });
   const { output } = cli;
@@ -84,7 +84,7 @@ export function progressRow(followUp: FollowUpHandle, signal: AbortSignal): Prog
   };
 }
 
-/** `follow-up status`. Without an answer of the follow-up, it shows Temporal's own records, with another exit code. */
+/** `follow-up status`. If the follow-up does not answer, it shows Temporal's own records, with another exit code. */
 export async function showStatus({ env, output }: Cli, workflowId: string): Promise<ExitCode> {
   return withTemporal({ env, output }, async ({ followUps }) => {
     const followUp = followUps.handle(workflowId);
@@ -112,7 +112,7 @@ export async function showStatus({ env, output }: Cli, workflowId: string): Prom
       headline,
       timing,
       prLink ? `pull request  ${safeLine(prLink)}` : '',
-      ...troubles.map(describeTrouble),
+      ...troubles.map(formatTrouble),
       ...(troubles.length === 0 && step ? [`-> ${step}`] : []),
     ];
     output.data({ ...summary, ...live, ...(troubles.length > 0 && { troubles }) }, lines.filter(Boolean).join('\n'));
@@ -155,27 +155,27 @@ export function cellsOf(followUp: FollowUpSummary): string[] {
 }
 
 /** `follow-up cancel` */
-export const cancel = order(
+export const cancel = followUpCommand(
   (followUp) => followUp.cancel(),
   () => ({ cancelRequested: true }),
   (workflowId) => `asked ${workflowId} to end`,
 );
 
 /** `follow-up poll-now` */
-export const pollNow = order(
+export const pollNow = followUpCommand(
   (followUp) => followUp.pollNow(),
   () => ({ pollRequested: true }),
   (workflowId) => `asked ${workflowId} to poll its job`,
 );
 
 /** `follow-up resolve` */
-export const resolve = order(
+export const resolve = followUpCommand(
   (followUp, decision: DeliveryDecision) => followUp.resolve(decision),
   (resolved) => ({ resolved }),
   (workflowId, decision) => `${workflowId} now treats its message as ${decision}`,
 );
 
-function order<Decision = unknown>(
+function followUpCommand<Decision = unknown>(
   give: (followUp: FollowUpHandle, decision: Decision) => Promise<void>,
   done: (decision: Decision) => object,
   text: (workflowId: string, decision: Decision) => string,
@@ -214,19 +214,19 @@ function standingOf({ status, state }: FollowUpSummary): string {
 
 /** Describes an update, in local time. */
 export function describeUpdate({ summary, progress, progressUnavailable }: FollowUpUpdate): ProgressText {
-  if (progress) return { headline: headlineOf(progress), timing: timingOf(progress) };
+  if (progress) return { headline: summaryOf(progress), timing: timingOf(progress) };
   const { state, jobStatus } = summary;
   const known = [state, jobStatus && `job ${jobStatus}`].filter(Boolean).join(', ');
-  const reason = progressUnavailable ?? 'no answer';
+  const reason = progressUnavailable ?? 'no response';
   return { headline: safeLine(`progress unavailable: ${reason}${known && `; last known: ${known}`}`), timing: '' };
 }
 
-function headlineOf(progress: LiveProgress): string {
+function summaryOf(progress: LiveProgress): string {
   const { state, position, failure, lastError, job } = progress;
   // A job may wait in a status that this project does not know, such as COMPLETED.
   const jobStatus = state === 'waiting-for-job' ? job?.status : progress.jobStatus;
   const parts = [
-    ...plainLines(describeState(progress, clock)),
+    ...plainLines(headlineOf(progress, clock)),
     position === undefined ? '' : `position ${position}`,
     jobStatus === undefined ? '' : `job ${jobStatus}`,
     failure ? `${failure.type}: ${failure.message}` : '',

@@ -14,7 +14,7 @@ export function toLimits(options: object): Record<string, unknown> {
   return pick(options, ['maxOpen', 'canary', 'maxFailures', 'notify']);
 }
 
-export function toSettings(options: object): Record<string, unknown> {
+export function toInputFields(options: object): Record<string, unknown> {
   const { pollInitialInterval, pollMaxInterval, pollBackoffCoefficient } = options as Record<string, unknown>;
   const poll = defined({
     initialInterval: pollInitialInterval,

@@ -21,7 +21,7 @@ export function counted(count: number, what: string): string {
   return `${count} ${what}${count === 1 ? '' : 's'}`;
 }
 
-export function describeTrouble({ workflowId, what, fix }: WorkflowTrouble): string {
+export function formatTrouble({ workflowId, what, fix }: WorkflowTrouble): string {
   return `${safeLine(`${workflowId} ${what}`)}\n  -> ${safeLine(fix)}`;
 }
 

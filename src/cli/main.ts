@@ -95,6 +95,6 @@ function describe({ type, message, delivered }: ReportedError): string {
   // A list of settings has a line for each.
   const text = message.split('\n').map((line) => (line.startsWith('  ') ? `  ${safeLine(line)}` : safeLine(line)));
   // Invalid input is never sent.
-  const isToldOf = delivered !== undefined && type !== 'InvalidInput';
-  return `${type}: ${text.join('\n')}${isToldOf ? ` (delivered: ${delivered})` : ''}`;
+  const isReported = delivered !== undefined && type !== 'InvalidInput';
+  return `${type}: ${text.join('\n')}${isReported ? ` (delivered: ${delivered})` : ''}`;
 }

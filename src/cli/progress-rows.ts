@@ -102,9 +102,9 @@ function drawOn(output: Output, terminal: NodeJS.WriteStream): (lines: readonly 
 
 /** Cuts lines to the size of a terminal: none wraps, and the last row stays free for the cursor. */
 export function fitFrame(lines: readonly string[], columns: number, rows: number): string[] {
-  const most = Math.max(1, rows - 1);
-  const more = lines.length - most;
-  const kept = more > 0 ? [...lines.slice(0, most - 1), `… ${more + 1} more lines`] : lines;
+  const maxLines = Math.max(1, rows - 1);
+  const more = lines.length - maxLines;
+  const kept = more > 0 ? [...lines.slice(0, maxLines - 1), `… ${more + 1} more lines`] : lines;
   return kept.map((line) => {
     const characters = Array.from(line);
     return characters.length <= columns ? line : `${characters.slice(0, Math.max(0, columns - 1)).join('')}…`;

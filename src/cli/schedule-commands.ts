@@ -59,21 +59,21 @@ export async function listSchedules(cli: Cli): Promise<void> {
 }
 
 /** Commands for one schedule. They print the schedule or a confirmation. */
-export const orders = {
-  describe: order((schedules, name) => schedules.describe(name)),
-  pause: order((schedules, name, note) => schedules.pause(name, note), { paused: true }, 'is paused'),
-  resume: order((schedules, name) => schedules.resume(name), { paused: false }, 'is resumed'),
-  trigger: order(
+export const scheduleActions = {
+  describe: scheduleCommand((schedules, name) => schedules.describe(name)),
+  pause: scheduleCommand((schedules, name, note) => schedules.pause(name, note), { paused: true }, 'is paused'),
+  resume: scheduleCommand((schedules, name) => schedules.resume(name), { paused: false }, 'is resumed'),
+  trigger: scheduleCommand(
     (schedules, name) => schedules.trigger(name),
     { accepted: true },
     'fires now if its overlap policy allows it',
   ),
-  delete: order((schedules, name) => schedules.delete(name), { deleted: true }, 'is deleted'),
+  delete: scheduleCommand((schedules, name) => schedules.delete(name), { deleted: true }, 'is deleted'),
 };
 
-type Order = (schedules: Schedules, name: string, note?: string) => Promise<ScheduleDescription | void>;
+type ScheduleAction = (schedules: Schedules, name: string, note?: string) => Promise<ScheduleDescription | void>;
 
-function order(run: Order, done = {}, text = '') {
+function scheduleCommand(run: ScheduleAction, done = {}, text = '') {
   return async (cli: Cli, name: string, { note }: { note?: string }): Promise<void> => {
     const found = await withTemporal(cli, ({ followUps }) => run(followUps.schedules, name, note));
     cli.output.data(found ?? { name, ...done }, found ? describeText(found) : `${name} ${text}`);

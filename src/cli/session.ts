@@ -62,24 +62,24 @@ function retryForSeconds() {
 /** Notes once on stderr that the first call was refused, while it is retried. */
 function sayWhenRefused(config: TemporalConfig, output: Pick<Output, 'note'>): Interceptor {
   const { address } = config;
-  let isSettled = false;
+  let isDone = false;
   return (options, nextCall) =>
     new InterceptingCall(nextCall(options), {
       start: (metadata, _listener, next) =>
         next(metadata, {
-          onReceiveStatus: (answer, pass) => {
-            if (!isSettled && answer.code === status.UNAVAILABLE) {
-              output.note(`${describeAbsence(address, answer.details)}${describeIgnoredProxies(config)}`);
+          onReceiveStatus: (received, pass) => {
+            if (!isDone && received.code === status.UNAVAILABLE) {
+              output.note(`${describeAbsence(address, received.details)}${describeIgnoredProxies(config)}`);
             }
-            isSettled = true;
-            pass(answer);
+            isDone = true;
+            pass(received);
           },
         }),
     });
 }
 
 function describeAbsence(address: string, details: string): string {
-  if (!details.includes('ECONNREFUSED')) return `no answer from ${address} (${safeLine(details)}); still trying`;
+  if (!details.includes('ECONNREFUSED')) return `no response from ${address} (${safeLine(details)}); still trying`;
   const isLocal = isLoopbackHost(address.replace(/:\d+$/, ''));
   return `nothing listens at ${address}; ${isLocal ? 'follow-up dev starts a server' : 'check TEMPORAL_ADDRESS'}`;
 }

@@ -224,11 +224,11 @@ export class BatchHandle {
     }
   }
 
-  async #query<Answer, Args extends unknown[]>(
+  async #query<Result, Args extends unknown[]>(
     workflowId: string,
-    query: QueryDefinition<Answer, Args>,
+    query: QueryDefinition<Result, Args>,
     args: Args,
-  ): Promise<Answer> {
+  ): Promise<Result> {
     try {
       return await this.#call(() => queryWorkflow(this.#target.client, workflowId, QUERY_TIMEOUT_MS, query, ...args));
     } catch (error) {

@@ -40,7 +40,7 @@ export interface PlanRetryOptions extends Pick<RetryOptions, 'only'> {
 export interface RetryPlan {
   /** Input of the retry's batch. */
   input: StartBatchInput;
-  /** Memo of that batch, which tells the next retry its items. */
+  /** Memo of that batch, which has the items of the next retry. */
   memo: RetryMemo;
   /** Items that may have been delivered, and would then be delivered twice. */
   unknown: number;
@@ -184,11 +184,11 @@ async function findAttempt(
   expected: ExpectedItem,
 ): Promise<FoundItem> {
   const { workflowId, status, error } = item;
-  const told: FoundItem = (status ?? error) ? { outcome: item } : {};
-  if (status || workflowId === '') return told;
+  const reported: FoundItem = (status ?? error) ? { outcome: item } : {};
+  if (status || workflowId === '') return reported;
   const found = await callTemporal(client, () => readFollowUpEnd(client, workflowId, { batchId, ...expected }));
   if (found.outcome || found.isOpen) return found;
-  return told.outcome || !isRunning ? told : { isOpen: true };
+  return reported.outcome || !isRunning ? reported : { isOpen: true };
 }
 
 /** The size of a part, and its valid items. Invalid ones would fail again. */
@@ -220,6 +220,6 @@ function toRanges(indexes: readonly number[]): string {
 function fromRanges(text: string): number[] {
   return text.split(',').flatMap((range) => {
     const [from = 0, to = from] = range.split('-').map(Number);
-    return Array.from({ length: to - from + 1 }, (_, place) => from + place);
+    return Array.from({ length: to - from + 1 }, (_, offset) => from + offset);
   });
 }

@@ -24,9 +24,9 @@ import {
   type SetLimitInput,
   setLimitInputSchema,
   setLimitUpdate,
-  type TakeAnswer,
   type TakeInput,
   takeInputSchema,
+  type TakeReply,
   takeUpdate,
   WorkflowType,
 } from '../contract/index.js';
@@ -38,7 +38,7 @@ import {
   projectBudgetInputSchema,
 } from '../protocol/index.js';
 import { describeIfKnown, fewAtATime, HAS_ENDED, ifFound, IS_OPEN, readRunStart } from '../temporal/lookups.js';
-import { answerOf, queryWorkflow, sendUpdate } from './calls.js';
+import { queryWorkflow, resultOf, sendUpdate } from './calls.js';
 import { InvalidInputError, RefusedError, TemporalUnreachableError } from './client-errors.js';
 import { readTrouble, type WorkflowTrouble } from './health.js';
 import { findProjects } from './list.js';
@@ -151,8 +151,8 @@ export class BudgetHandle {
     if (state === 'none') return { state };
     // A stopped budget does not change, and each query of it replays its history.
     if (state === 'stopped' && last?.state === 'stopped' && last.statusUnavailable === undefined) return last;
-    const { answer = last?.status, silence } = await answerOf(() => this.status());
-    return { state, ...defined({ status: answer, statusUnavailable: silence }) };
+    const { result = last?.status, silence } = await resultOf(() => this.status());
+    return { state, ...defined({ status: result, statusUnavailable: silence }) };
   }
 
   /**
@@ -218,11 +218,11 @@ export class BudgetHandle {
    *
    * @throws as {@link setLimit}
    */
-  async take(take: TakeInput): Promise<TakeAnswer> {
+  async take(take: TakeInput): Promise<TakeReply> {
     const input = InvalidInputError.check(takeInputSchema, take);
     for (const endMs = Date.now() + COUNTING_TIMEOUT_MS; ;) {
-      const answer = await this.#update(takeUpdate, [input]);
-      if (answer.taken || answer.waitReason !== 'counting' || Date.now() >= endMs) return answer;
+      const reply = await this.#update(takeUpdate, [input]);
+      if (reply.taken || reply.waitReason !== 'counting' || Date.now() >= endMs) return reply;
       await sleep(COUNTING_INTERVAL_MS);
     }
   }
@@ -290,8 +290,8 @@ export class BudgetHandle {
   /** The latest settings: an operator may have changed them. */
   async #lastSettings(runId: string): Promise<BudgetSettings> {
     const settings = await this.#startSettings(runId);
-    // There is no answer if no worker runs, or none can read its past.
-    const { answer: status } = await answerOf(() => this.status());
+    // It does not answer if no worker runs, or none can read its past.
+    const { result: status } = await resultOf(() => this.status());
     if (!status) return settings;
     const { limit, windowMs, reserve } = status;
     return { ...settings, limit, windowMs, reserve };
@@ -306,13 +306,13 @@ export class BudgetHandle {
       return ofRun.safeParse(carried).data?.settings ?? ofRun.parse(input).settings;
     } catch (error) {
       if (error instanceof TemporalUnreachableError) throw error;
-      // Its history is gone, or needs another data converter.
+      // Its history is deleted, or needs another data converter.
       return settings;
     }
   }
 
   /** Sends an update to the budget, which starts if it never existed. */
-  async #update<Answer, Args extends unknown[]>(update: UpdateDefinition<Answer, Args>, args: Args): Promise<Answer> {
+  async #update<Result, Args extends unknown[]>(update: UpdateDefinition<Result, Args>, args: Args): Promise<Result> {
     const { client, projectId } = this.#target;
     const [start, updateId] = [firstBudgetStart(this.#target), randomUUID()];
     const send = () => {
@@ -376,14 +376,14 @@ export async function* listBudgets(
     if (projectId !== undefined) projects.push(projectId);
   }
   const asked = projects.filter((projectId) => needed.has(projectId) || recent.has(projectId));
-  const answers = new Map(
+  const results = new Map(
     await fewAtATime(asked, async (projectId) => {
-      const { answer, silence } = await answerOf(() => budgetOf(projectId).status());
-      return [projectId, defined({ status: answer, statusUnavailable: silence })] as const;
+      const { result, silence } = await resultOf(() => budgetOf(projectId).status());
+      return [projectId, defined({ status: result, statusUnavailable: silence })] as const;
     }),
   );
   for (const projectId of projects) {
     const workflowId = projectBudgetWorkflowId(projectId);
-    yield { projectId, workflowId, isNeeded: needed.has(projectId), ...answers.get(projectId) };
+    yield { projectId, workflowId, isNeeded: needed.has(projectId), ...results.get(projectId) };
   }
 }

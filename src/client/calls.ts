@@ -11,14 +11,14 @@ function reasonOf({ what, fix }: WorkflowTrouble): string {
 }
 
 /** Why a workflow does not answer without any other trouble. */
-const NO_ANSWER = 'no worker is running, or the workers are overloaded';
+const NO_WORKER = 'no worker is running, or the workers are overloaded';
 
 async function reasonOfSilence(client: Client, workflowId: string, error: unknown): Promise<string> {
   if (error instanceof QueryNotRegisteredError) return 'it has not started';
   const trouble = await readTrouble(client, workflowId);
   if (trouble) return reasonOf(trouble);
-  if (grpcStatusOf(error) === undefined) return `its answer cannot be read: ${describeGrpcError(error)}`;
-  return isPassingTrouble(error) || isCutOff(error) ? NO_ANSWER : describeGrpcError(error);
+  if (grpcStatusOf(error) === undefined) return `its result cannot be read: ${describeGrpcError(error)}`;
+  return isPassingTrouble(error) || isCutOff(error) ? NO_WORKER : describeGrpcError(error);
 }
 
 /**
@@ -26,13 +26,13 @@ async function reasonOfSilence(client: Client, workflowId: string, error: unknow
  *
  * @throws WorkerUnavailableError with the reason; TemporalUnreachableError; the SDK's WorkflowNotFoundError
  */
-export async function queryWorkflow<Answer, Args extends unknown[]>(
+export async function queryWorkflow<Result, Args extends unknown[]>(
   client: Client,
   workflowId: string,
   timeoutMs: number,
-  query: QueryDefinition<Answer, Args>,
+  query: QueryDefinition<Result, Args>,
   ...args: Args
-): Promise<Answer> {
+): Promise<Result> {
   try {
     const handle = client.workflow.getHandle(workflowId);
     return await client.withDeadline(Date.now() + timeoutMs, () => handle.query(query, ...args));
@@ -48,7 +48,7 @@ export async function queryWorkflow<Answer, Args extends unknown[]>(
  *
  * @throws WorkerUnavailableError with the reason; what {@link callTemporal} throws; the SDK's WorkflowUpdateFailedError
  */
-export async function sendUpdate<Answer>(client: Client, about: About, send: () => Promise<Answer>): Promise<Answer> {
+export async function sendUpdate<Result>(client: Client, about: About, send: () => Promise<Result>): Promise<Result> {
   const call = () => callTemporal(client, send, about);
   try {
     return await call().catch((error: unknown) => {
@@ -61,14 +61,14 @@ export async function sendUpdate<Answer>(client: Client, about: About, send: () 
     if (!isCut && grpcStatusOf(error) === undefined) throw error;
     const trouble = await readTrouble(client, about.workflowId);
     if (!isCut && !trouble) throw error;
-    const reason = `${trouble ? reasonOf(trouble) : NO_ANSWER}; the command may still take effect once a worker runs`;
+    const reason = `${trouble ? reasonOf(trouble) : NO_WORKER}; the command may still take effect once a worker runs`;
     throw new WorkerUnavailableError(about.workflowId, reason, { cause: error });
   }
 }
 
-export async function answerOf<Answer>(ask: () => Promise<Answer>): Promise<{ answer?: Answer; silence?: string }> {
+export async function resultOf<Result>(ask: () => Promise<Result>): Promise<{ result?: Result; silence?: string }> {
   try {
-    return { answer: await ask() };
+    return { result: await ask() };
   } catch (error) {
     if (!(error instanceof WorkerUnavailableError)) throw error;
     return { silence: error.reason };

@@ -101,7 +101,7 @@ export class BatchFailedError extends FollowUpClientError {
 }
 
 /** Messages of {@link RefusedError} by type. `id` is the subject of the request, `why` a detail from the caller. */
-const refusals = {
+const refusedRequests = {
   FollowUpNotFound: (id: string) =>
     `no follow-up has the id ${id}; run "follow-up list" to see those that Temporal still keeps`,
   FollowUpEnded: (id: string) => `${id} has already ended; you can still read its result`,
@@ -129,10 +129,10 @@ const refusals = {
 };
 
 /** Why a request is refused. See docs/reference/errors.md. */
-export type Refusal = keyof typeof refusals;
+export type RefusedRequest = keyof typeof refusedRequests;
 
 /** Refusals that the caller's input does not cause. */
-const NOT_BY_INPUT: readonly Refusal[] = [
+const NOT_BY_INPUT: readonly RefusedRequest[] = [
   'BatchNotHeld',
   'BudgetStopped',
   'BudgetPaused',
@@ -150,12 +150,12 @@ export class RefusedError extends FollowUpClientError {
   readonly workflowId?: string;
 
   constructor(
-    readonly type: Refusal,
+    readonly type: RefusedRequest,
     /** Workflow id of a follow-up, or id of a batch, project, schedule or namespace. */
     readonly id: string,
     { why = '', ...options }: ErrorOptions & { why?: string } = {},
   ) {
-    super(refusals[type](id, why), options);
+    super(refusedRequests[type](id, why), options);
     this.exitCode = NOT_BY_INPUT.includes(type) ? 1 : 2;
     if (/^(FollowUp|Resolve)/.test(type)) this.workflowId = id;
     if (/^(Batch|Nothing)/.test(type)) this.workflowId = followUpBatchWorkflowId({ batchId: id });
@@ -163,7 +163,7 @@ export class RefusedError extends FollowUpClientError {
   }
 
   /** Whether an error is a refusal of this type. */
-  static is(error: unknown, type: Refusal): error is RefusedError {
+  static is(error: unknown, type: RefusedRequest): error is RefusedError {
     return error instanceof RefusedError && error.type === type;
   }
 }

@@ -16,7 +16,7 @@ import {
   SearchAttribute,
 } from '../contract/index.js';
 import { readRunStart } from '../temporal/lookups.js';
-import { answerOf, sendUpdate } from './calls.js';
+import { resultOf, sendUpdate } from './calls.js';
 import { FollowUpFailedError, RefusedError } from './client-errors.js';
 import { readTrouble, type WorkflowTrouble } from './health.js';
 import { type LiveProgress, readProgress } from './live-progress.js';
@@ -131,8 +131,8 @@ export class FollowUpHandle {
   async look(): Promise<FollowUpUpdate> {
     // The order matters: progress that is read after the end is final.
     const summary = await this.describe();
-    const { answer, silence } = await answerOf(() => this.progress());
-    return { summary, ...defined({ progress: answer, progressUnavailable: silence }) };
+    const { result, silence } = await resultOf(() => this.progress());
+    return { summary, ...defined({ progress: result, progressUnavailable: silence }) };
   }
 
   /**
@@ -226,7 +226,7 @@ export class StartedFollowUp extends FollowUpHandle {
 
 /**
  * Whether an existing workflow was started with other settings, comparing the meaning of durations and defaults.
- * `undefined` if unknown: its history is gone, or this client's data converter cannot read it.
+ * `undefined` if unknown: its history is deleted, or this client's data converter cannot read it.
  */
 export async function inputDiffers(
   client: Client,

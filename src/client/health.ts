@@ -38,13 +38,13 @@ const FAILING_FROM_ATTEMPT = 3;
 /** A task that waits longer has no worker. */
 const UNATTENDED_AFTER_MS = 15_000;
 /** Most follow-ups of a kind that are examined individually. */
-const MOST_NAMED = 10;
+const MAX_NAMED = 10;
 /** Newer servers set it while a workflow's tasks fail. Older ones refuse a query with it. */
 const FAILS = 'TemporalReportedProblems IS NOT NULL';
 const ANY_TYPE = Object.values(WorkflowType).map((type) => `'${type}'`);
 /** Workflows that the server shows as paused, with a paused activity, or failing. */
-const HELD_UP = ['TemporalPauseInfo IS NOT NULL', FAILS].map(
-  (isHeldUp) => `WorkflowType IN (${ANY_TYPE.join(', ')}) AND ${isHeldUp}`,
+const BLOCKED_QUERIES = ['TemporalPauseInfo IS NOT NULL', FAILS].map(
+  (condition) => `WorkflowType IN (${ANY_TYPE.join(', ')}) AND ${condition}`,
 );
 /** Webhooks that were given up; a later run may be open. */
 const FAILED_WEBHOOKS = `WorkflowType = '${WorkflowType.followUpWebhook}' AND ExecutionStatus = 'Failed'`;
@@ -59,7 +59,7 @@ const CLOSED_BUDGETS = `WorkflowType = '${WorkflowType.projectBudget}' AND Execu
  * - `failing`: its workflow tasks fail, and are retried.
  * - `unattended`: no worker polls its task queue.
  * - `closed`: only for a budget: it was terminated, or ended in another way.
- * - `undelivered`: only for a webhook: its receiver has not accepted it within 3 days, or wants no more.
+ * - `undelivered`: only for a webhook: its receiver has not accepted it within 3 days, or accepts no more.
  */
 export interface WorkflowTrouble {
   workflowId: string;
@@ -134,12 +134,12 @@ export async function readHealth(client: Client, taskQueue: string): Promise<Hea
   ]);
   const [counts, blocked, batches, troubles] = await Promise.all([
     Promise.all([...queries.values()].map((query) => callTemporal(client, () => client.workflow.count(query)))),
-    listIds(client, running(`= 'blocked'`), MOST_NAMED),
+    listIds(client, running(`= 'blocked'`), MAX_NAMED),
     listIds(client, `WorkflowType = '${WorkflowType.followUpBatch}' AND ${IS_OPEN}`),
     findTroubles(
       client,
-      [CLOSED_BUDGETS, FAILED_WEBHOOKS, ...HELD_UP],
-      listIds(client, running('IS NULL'), MOST_NAMED),
+      [CLOSED_BUDGETS, FAILED_WEBHOOKS, ...BLOCKED_QUERIES],
+      listIds(client, running('IS NULL'), MAX_NAMED),
     ),
   ]);
   return {
@@ -168,11 +168,11 @@ export async function readTrouble(
 
 /** Creates a check whether workers poll a task queue. Asks once for each queue, because many workflows share one. */
 function pollCheck(client: Client): (taskQueue: string) => Promise<boolean> {
-  const answers = new Map<string, Promise<boolean>>();
+  const polled = new Map<string, Promise<boolean>>();
   return (taskQueue) => {
-    const answer = answers.get(taskQueue) ?? pollersOf(client, taskQueue, 'workflow').then(({ length }) => length > 0);
-    answers.set(taskQueue, answer);
-    return answer;
+    const isPolled = polled.get(taskQueue) ?? pollersOf(client, taskQueue, 'workflow').then(({ length }) => length > 0);
+    polled.set(taskQueue, isPolled);
+    return isPolled;
   };
 }
 
@@ -184,7 +184,7 @@ function pollCheck(client: Client): (taskQueue: string) => Promise<boolean> {
 export async function findTroublesOfBatch(client: Client, batchId: string): Promise<WorkflowTrouble[]> {
   return findTroubles(
     client,
-    HELD_UP.map((query) => `${SearchAttribute.batchId.name} = '${batchId}' AND ${query}`),
+    BLOCKED_QUERIES.map((query) => `${SearchAttribute.batchId.name} = '${batchId}' AND ${query}`),
   );
 }
 
@@ -253,9 +253,9 @@ async function troubleOf(
     const setting = base === DEFAULT_TASK_QUEUE ? '' : `FOLLOW_UP_TASK_QUEUE=${base} `;
     return trouble('unattended', what, `start a worker: ${setting}follow-up worker`, waitsSince);
   }
-  const held = raw.pendingActivities?.find(({ paused }) => paused);
-  if (!held) return undefined;
-  const { activityType, activityId, pauseInfo: pause } = held;
+  const pausedActivity = raw.pendingActivities?.find(({ paused }) => paused);
+  if (!pausedActivity) return undefined;
+  const { activityType, activityId, pauseInfo: pause } = pausedActivity;
   const unpause = `temporal activity unpause --workflow-id ${workflowId} --activity-id ${activityId ?? ''}`;
   const what = `is blocked: its activity ${activityType?.name ?? ''} is paused in Temporal`;
   return trouble('activityPaused', what, unpause, pause?.pauseTime);

@@ -11,8 +11,8 @@ import {
   waitingStates,
   type WaitReason,
 } from '../contract/index.js';
-import type { Seen } from '../follow-up/judge.js';
-import { knownReason } from '../protocol/index.js';
+import type { Observation } from '../follow-up/judge.js';
+import { toReason } from '../protocol/index.js';
 import { decodePayloads, failureMessage, type Payloads } from '../temporal/lookups.js';
 import { queryWorkflow } from './calls.js';
 import { WorkerUnavailableError } from './client-errors.js';
@@ -68,7 +68,7 @@ export async function bringUpToDate(
     if (ask) return state === 'blocked' ? joinAsk(client, workflowId, progress, ask) : progress;
   }
   if (!isWaiting(progress)) return progress;
-  return joinPlace(await askBudget(client, projectId, workflowId), workflowId, progress);
+  return withBudget(await askBudget(client, projectId, workflowId), workflowId, progress);
 }
 
 function isWaiting(progress: FollowUpProgress): progress is Waiting {
@@ -84,14 +84,14 @@ async function joinWatch(
 ) {
   const { state, polls } = progress;
   const { heartbeatDetails, lastHeartbeatTime } = activity;
-  const seen = await decode<Partial<Seen>>(client, workflowId, activity, heartbeatDetails?.payloads);
-  const { job, observedActive, lastError: message } = seen;
+  const observation = await decode<Partial<Observation>>(client, workflowId, activity, heartbeatDetails?.payloads);
+  const { job, observedActive, lastError: message } = observation;
   const reportedAt = iso(lastHeartbeatTime);
   const isSent = state === 'polling' || state === 'reconciling';
-  const nextAts = [seen.nextPollAt, dueAt(activity)].filter((at) => at !== undefined && Date.parse(at) > nowMs);
+  const nextAts = [observation.nextPollAt, dueAt(activity)].filter((at) => at !== undefined && Date.parse(at) > nowMs);
   return {
     ...progress,
-    polls: isSent ? polls + (seen.polls ?? 0) : polls,
+    polls: isSent ? polls + (observation.polls ?? 0) : polls,
     ...defined({
       job,
       jobSeenAt: job && message === undefined ? reportedAt : undefined,
@@ -109,7 +109,7 @@ async function joinAsk(client: Client, workflowId: string, progress: Waiting, ac
   const at = iso(lastAttemptCompleteTime ?? lastStartedTime ?? scheduledTime);
   return {
     ...progress,
-    waitReason: knownReason(lastFailure?.applicationFailureInfo?.type ?? '') ?? progress.waitReason,
+    waitReason: toReason(lastFailure?.applicationFailureInfo?.type ?? '') ?? progress.waitReason,
     ...defined({ nextTryAt: dueAt(activity), lastError: message && at ? { at, message } : undefined }),
   };
 }
@@ -133,7 +133,7 @@ function iso(timestamp: Timestamp | null | undefined): string | undefined {
   return timestamp ? new Date(timestampMs(timestamp)).toISOString() : undefined;
 }
 
-/** The status of a budget with a follow-up's place; `stopped`; or `undefined` without an answer. */
+/** The status of a budget with a follow-up's place; `stopped`; or `undefined` if it does not answer. */
 async function askBudget(
   client: Client,
   projectId: string,
@@ -151,17 +151,17 @@ async function askBudget(
   }
 }
 
-/** Combines a waiting follow-up's progress with its budget's answer. */
-export function joinPlace(
+/** Combines a waiting follow-up's progress with its budget's status. */
+export function withBudget(
   budget: BudgetStatus | 'stopped' | undefined,
   workflowId: string,
   progress: Waiting,
 ): LiveProgress {
   const { position: _position, expectedSendAt: _expectedSendAt, pause: _pause, ...rest } = progress;
   if (budget === 'stopped') return { ...rest, state: 'blocked', waitReason: 'budget-stopped' };
-  const place = budget?.waiting.find((waiter) => waiter.workflowId === workflowId);
-  if (!budget || !place) return { ...progress, asOf: progress.learnedAt };
-  const { position, expectedAt, refusal } = place;
+  const waiter = budget?.waiting.find((each) => each.workflowId === workflowId);
+  if (!budget || !waiter) return { ...progress, asOf: progress.learnedAt };
+  const { position, expectedAt, refusal } = waiter;
   const facts = { ...rest, ...defined({ position, expectedSendAt: expectedAt }) };
   const waitReason = reasonOfAll(budget);
   if (waitReason !== undefined) {

@@ -28,7 +28,7 @@ const LONG_POLL_TIMEOUT_MS = 60_000;
 const DEFAULT_RECONNECT_TIMEOUT_MS = 600_000;
 const RECONNECT_INTERVAL_MS = 1_000;
 /** Most consecutive vague errors. The SDK has tried 10 times before it throws one. */
-const MOST_VAGUE_IN_A_ROW = 10;
+const MAX_VAGUE_IN_A_ROW = 10;
 
 interface Awaited<Result> {
   about: About;
@@ -87,7 +87,7 @@ async function pollForResult(
         continue;
       }
       if (isPassingTrouble(error)) vagueInARow = 0;
-      else if (!isVagueTrouble(error) || ++vagueInARow > MOST_VAGUE_IN_A_ROW) throw error;
+      else if (!isVagueTrouble(error) || ++vagueInARow > MAX_VAGUE_IN_A_ROW) throw error;
       await retryWhileAway(describe, reconnectTimeoutMs, signal);
       await pause(RECONNECT_INTERVAL_MS, signal);
     }
@@ -95,7 +95,7 @@ async function pollForResult(
 }
 
 /**
- * The SDK never removes its listeners from a signal, and adds one at each answer of the server, which comes at each
+ * The SDK never removes its listeners from a signal, and adds one at each response of the server, which comes at each
  * event of a busy workflow. So each long poll gets its own signal without a listener limit.
  */
 function signalForOnePoll(signal: AbortSignal): AbortSignal {

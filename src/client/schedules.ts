@@ -257,7 +257,7 @@ export class Schedules {
   }
 
   /** Describes the schedule first, because the namespace may have schedules of other programs. */
-  async #run(name: string, order?: (schedule: ScheduleHandle, found: Described) => Promise<void>): Promise<Described> {
+  async #run(name: string, action?: (schedule: ScheduleHandle, found: Described) => Promise<void>): Promise<Described> {
     const { client } = this.#target;
     const schedule = client.schedule.getHandle(name);
     try {
@@ -266,7 +266,7 @@ export class Schedules {
       if (workflowType !== WorkflowType.followUpBatch) {
         throw new RefusedError('ForeignSchedule', name, { why: `starts ${workflowType}, not batches of follow-ups` });
       }
-      if (order) await callTemporal(client, () => order(schedule, found));
+      if (action) await callTemporal(client, () => action(schedule, found));
       return found;
     } catch (error) {
       if (!(error instanceof ScheduleNotFoundError)) throw error;

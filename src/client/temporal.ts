@@ -3,8 +3,8 @@ import { NamespaceNotFoundError, type Timestamp, WorkflowNotFoundError } from '@
 import { describeGrpcError, GrpcStatus, grpcStatusOf, isBadHeader, isPassingTrouble, pause } from '../temporal/grpc.js';
 import {
   FollowUpClientError,
-  type Refusal,
   RefusedError,
+  type RefusedRequest,
   TemporalUnreachableError,
   WorkerUnavailableError,
 } from './client-errors.js';
@@ -15,7 +15,7 @@ export const DEFAULT_CALL_TIMEOUT_MS = 10_000;
 export interface About {
   workflowId: string;
   /** The refusal to throw if the workflow does not exist, and its id. Default: the SDK's WorkflowNotFoundError */
-  missing?: [type: Refusal, id: string];
+  missing?: [type: RefusedRequest, id: string];
 }
 
 /**
@@ -52,7 +52,7 @@ export function toClientError(client: Client, error: unknown, { workflowId, miss
     case GrpcStatus.RESOURCE_EXHAUSTED:
       return unreachable(describeGrpcError(error));
     case GrpcStatus.DEADLINE_EXCEEDED:
-      return unreachable('no answer in time');
+      return unreachable('no response in time');
     case GrpcStatus.UNAUTHENTICATED:
     case GrpcStatus.PERMISSION_DENIED:
       return unreachable(`it refuses access: ${describeGrpcError(error)}`);
@@ -85,7 +85,7 @@ export function isVagueTrouble(error: unknown): boolean {
   return VAGUE.includes(grpcStatusOf(error));
 }
 
-/** Whether a call ended without an answer, like a query that no worker picks up before its deadline. */
+/** Whether a call ended without a response, like a query that no worker picks up before its deadline. */
 export function isCutOff(error: unknown): boolean {
   return grpcStatusOf(error) === GrpcStatus.CANCELLED;
 }
@@ -120,7 +120,7 @@ function addressOf({ connection }: Client): string | undefined {
 
 /** Converts a time of Temporal's API to epoch milliseconds. */
 export function timestampMs(timestamp: Timestamp | null | undefined): number {
-  if (!timestamp) throw new TypeError('the answer of Temporal lacks a time');
+  if (!timestamp) throw new TypeError('the response of Temporal lacks a time');
   const { seconds, nanos } = timestamp;
   return (seconds?.toNumber() ?? 0) * 1_000 + Math.floor((nanos ?? 0) / 1e6);
 }
@@ -139,15 +139,15 @@ export async function* listWorkflows(client: Client, query: string): AsyncGenera
   }
 }
 
-const MOST_IDS = 500;
+const MAX_IDS = 500;
 
 /**
  * Ids of the newest workflows that a visibility query finds. Needs no data converter.
  *
  * @throws TemporalUnreachableError; RefusedError without the search attributes
  */
-export async function listIds(client: Client, query: string, most = MOST_IDS): Promise<string[]> {
-  const request = { namespace: client.options.namespace, query, pageSize: most };
+export async function listIds(client: Client, query: string, maxIds = MAX_IDS): Promise<string[]> {
+  const request = { namespace: client.options.namespace, query, pageSize: maxIds };
   const { executions } = await callTemporal(client, () => client.workflowService.listWorkflowExecutions(request));
   return executions.flatMap(({ execution }) => execution?.workflowId ?? []);
 }

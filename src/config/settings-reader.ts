@@ -82,7 +82,7 @@ export class SettingsReader {
    * The parsed file that a variable names. `undefined` if the variable is not set, the file cannot be read, or `parse`
    * throws. Its text is never shown.
    *
-   * @param rule follows "the file" where `parse` throws
+   * @param rule follows "the file" if `parse` throws
    */
   file<T>(name: string, parse: (text: string) => T, rule = ''): T | undefined {
     const path = this.text(name);

@@ -117,7 +117,7 @@ export const workerSettings = {
     },
     /** Above 7 s, the local activity would last longer than 8 s, which costs 3 more events per read. */
     getTimeoutMs: setting('AGENT_JOBS_GET_TIMEOUT', duration('100ms', '7s'), 5_000),
-    /** Deadline of one POST, from connecting to the last byte of the answer. */
+    /** Deadline of one POST, from connecting to the last byte of the response. */
     sendTimeoutMs: setting('FOLLOW_UP_SEND_TIMEOUT', duration('100ms', '5m'), 30_000),
   },
   projects: setting(

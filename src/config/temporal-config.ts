@@ -133,7 +133,7 @@ function loadProfile(variables: Record<string, string>): ClientConfigProfile {
   try {
     return loadClientConfigProfile(options);
   } catch (error) {
-    // In a container, the home directory may belong to another user. Its file is not needed where the environment is
+    // In a container, the home directory may belong to another user. Its file is not needed if the environment is
     // enough.
     const names = ['TEMPORAL_CONFIG_FILE', 'TEMPORAL_PROFILE'];
     const needsFile = variables['TEMPORAL_ADDRESS'] === undefined || names.some((name) => name in variables);

@@ -73,7 +73,7 @@ export const followUpBatchResultSchema = object({
 });
 export type FollowUpBatchResult = z.infer<typeof followUpBatchResultSchema>;
 
-/** Answer of the `batchStatus` query. All times are ISO 8601 in UTC. */
+/** Result of the `batchStatus` query. All times are ISO 8601 in UTC. */
 export const batchStatusSchema = object({
   batchId: z.string(),
   /** Items accepted so far: `waitingToStart`, `open`, `completed`, `archived`, `failed` and `errors` together. */
@@ -108,7 +108,7 @@ export const batchStatusSchema = object({
   firstEndedAt: instant.optional(),
   lastEndedAt: instant.optional(),
 });
-/** Answer of the `batchStatus` query, with fields that the library adds from Temporal. */
+/** Result of the `batchStatus` query, with fields that the library adds from Temporal. */
 export type BatchStatus = z.infer<typeof batchStatusSchema> & {
   /** How many of `open` wait for a slot of their project's budget, about a second ago. */
   waitingForBudget?: number | undefined;
@@ -121,7 +121,7 @@ export type BatchStatus = z.infer<typeof batchStatusSchema> & {
 /** The reason why a batch starts nothing more until `continueBatch`. */
 export type BatchHold = NonNullable<BatchStatus['hold']>;
 
-/** Answer of the `batchItems` query. */
+/** Result of the `batchItems` query. */
 export const batchItemsSchema = object({
   total: count,
   offset: count,
@@ -142,13 +142,13 @@ export interface BatchItemsRange {
   limit?: number | undefined;
 }
 
-/** Answer of `addItems` and `seal`. */
+/** Result of `addItems` and `seal`. */
 export interface BatchTotal {
   /** Items accepted so far. */
   total: number;
 }
 
-/** Answer of `continueBatch`. */
+/** Result of `continueBatch`. */
 export interface BatchContinued {
   /** The hold that it ended; `null` if it ended a running canary. */
   hold: BatchHold | null;

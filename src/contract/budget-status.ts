@@ -17,7 +17,7 @@ export const sendOutcomes = [
 ] as const;
 export type SendOutcome = (typeof sendOutcomes)[number];
 
-/** Why a service takes no messages of a project: HTTP 429, 401 or 403, 402, or no clear answer to three in a row. */
+/** Why a service takes no messages of a project: HTTP 429, 401 or 403, 402, or no clear response to three in a row. */
 export const refusals = ['limited', 'credentials', 'payment', 'outage'] as const;
 export type Refusal = (typeof refusals)[number];
 
@@ -35,7 +35,7 @@ export type BlockReason = (typeof blockReasons)[number];
 /** Why a budget is paused. An `operator`'s pause stops all sends; otherwise one send at a time probes the service. */
 export type PauseReason = 'operator' | Refusal;
 
-/** Answer of the `budgetStatus` query. All times are ISO 8601 in UTC. */
+/** Result of the `budgetStatus` query. All times are ISO 8601 in UTC. */
 export interface BudgetStatus {
   projectId: string;
   /** Messages in a window. */
@@ -45,8 +45,8 @@ export interface BudgetStatus {
   reserve: number;
   /** Slots in use. */
   used: number;
-  /** Granted sends that are not settled. */
-  unsettled: number;
+  /** Granted sends whose outcome is not known yet. */
+  underWay: number;
   nextFreeSlotAt?: string;
   /** What the service did not clearly accept, of the messages in `lastSends` that are at most a window old. */
   refused?: RefusedMessages[];
@@ -71,11 +71,11 @@ export interface BudgetStatus {
   lastSends: BudgetSend[];
 }
 
-/** Messages whose last send met the same answer. */
+/** Messages whose last send met the same response. */
 export interface RefusedMessages {
   /** `outage`: it is not known whether they were delivered. */
   reason: Refusal;
-  /** HTTP status; missing if there was no answer. */
+  /** HTTP status; missing if there was no response. */
   statusCode?: number;
   /** Number of these messages. */
   messages: number;
@@ -103,9 +103,9 @@ export interface BudgetSend {
   /** For taken slots, their number. */
   sendNumber: number;
   grantedAt: string;
-  settledAt?: string;
+  outcomeAt?: string;
   outcome?: SendOutcome | 'taken';
-  /** HTTP status of the service's answer. */
+  /** HTTP status of the service's response. */
   statusCode?: number;
 }
 
@@ -155,7 +155,7 @@ export const takeInputSchema = object({
 export type TakeInput = z.input<typeof takeInputSchema>;
 
 /** Whether the slots were taken, all or none. Times are ISO 8601 in UTC. */
-export type TakeAnswer =
+export type TakeReply =
   | { taken: true; count: number; takenAt: string }
   /** `possibleAt`: when that many slots should be free, if known. */
   | { taken: false; count: number; waitReason: WaitReason; possibleAt?: string };
@@ -167,6 +167,6 @@ export const setLimitUpdate = defineUpdate<BudgetStatus, [SetLimitInput]>('setLi
 /** Stops sends until resumed. Sends in progress continue. */
 export const pauseUpdate = defineUpdate<BudgetStatus, [PauseInput]>('pause');
 /** Counts slots as used for messages that other software sends: all or none, once per key. */
-export const takeUpdate = defineUpdate<TakeAnswer, [TakeInput]>('take');
+export const takeUpdate = defineUpdate<TakeReply, [TakeInput]>('take');
 /** Ends the operator's pause. If the service refuses messages, the next send probes at once. */
 export const resumeUpdate = defineUpdate<BudgetStatus>('resume');

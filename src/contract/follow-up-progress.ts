@@ -35,7 +35,7 @@ const factsSchema = object({
    * ask, only the library knows it, from the pending activity `askForSlot`.
    */
   nextTryAt: instant.exactOptional(),
-  /** Set while its project is paused, or its message has to wait, by its budget's latest answer. */
+  /** Set while its project is paused, or its message has to wait, by its budget's latest reply. */
   pause: object({
     /**
      * `service`: the service takes no messages of the project. `message`: the service refuses this message, but
@@ -108,7 +108,7 @@ export type FollowUpStanding = EachWithout<z.infer<typeof standingSchema>>;
 /** The end state of a follow-up. */
 export type EndedStanding = Extract<FollowUpStanding, { state: EndState }>;
 
-/** Answer of the `progress` query. */
+/** Result of the `progress` query. */
 export type FollowUpProgress = FollowUpFacts & FollowUpStanding;
 export const followUpProgressSchema: z.ZodType<FollowUpProgress> = z.intersection(standingSchema, factsSchema);
 

@@ -4,7 +4,7 @@ import { deliveredValues } from './choices.js';
 import { inputIssueSchema } from './validation.js';
 
 /**
- * A job as the service returns it. Every field may be missing: the message endpoint's sample answer has no `status`.
+ * A job as the service returns it. Every field may be missing: the message endpoint's sample response has no `status`.
  * Unknown fields and statuses are accepted; an unknown status is not terminal.
  */
 export const agentJobSchema = z.looseObject({
@@ -42,7 +42,7 @@ export const followUpResultSchema = object({
   delivery: z.enum(['sent', 'inferred', 'assumed']),
   /** Whether the job was seen at work on this message. If not, something else changed, or `settleTime` passed. */
   observedActive: z.boolean(),
-  /** When the send was settled; for an `inferred` or `assumed` delivery, when it was granted. ISO 8601 in UTC. */
+  /** When the outcome of the send was known; for an `inferred` or `assumed` delivery, when it was granted. ISO 8601 in UTC. */
   sentAt: z.string(),
   finishedAt: z.string(),
   /** Reads of the job since the send, including failed ones, but not those of a watch that `pollNow` cut short. */
@@ -83,7 +83,7 @@ export const failureDetailsSchema = object({
   jobId: z.string().exactOptional(),
   /** `InvalidInput`: every broken rule. */
   issues: z.array(inputIssueSchema).exactOptional(),
-  /** `MessageRejected`, `JobNotFound`: HTTP status of the service's answer. */
+  /** `MessageRejected`, `JobNotFound`: HTTP status of the service's response. */
   statusCode: z.int().exactOptional(),
   /** `MessageRejected`, `JobNotFound`: the service's text, at most 500 characters, secrets masked. */
   serviceMessage: z.string().exactOptional(),

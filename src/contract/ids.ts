@@ -49,11 +49,11 @@ const MAX_WORKFLOW_ID_LENGTH = 255;
 export function workflowIdIssue(parts: FollowUpIdParts): InputIssue | undefined {
   const { length } = followUpWorkflowId(parts);
   if (length <= MAX_WORKFLOW_ID_LENGTH) return undefined;
-  const most = MAX_WORKFLOW_ID_LENGTH - followUpWorkflowId({ projectId: '', jobId: '', key: '' }).length;
+  const max = MAX_WORKFLOW_ID_LENGTH - followUpWorkflowId({ projectId: '', jobId: '', key: '' }).length;
   const lengths = `projectId ${parts.projectId.length}, jobId ${parts.jobId.length}, key ${parts.key.length}`;
   const message =
     `would have ${length} characters, and Temporal keeps ${MAX_WORKFLOW_ID_LENGTH}: projectId, jobId and key must ` +
-    `have at most ${most} together (given ${lengths})`;
+    `have at most ${max} together (given ${lengths})`;
   return { field: 'workflowId', message };
 }
 

@@ -42,7 +42,7 @@ export const SearchAttribute = {
   /** The job's status at the last read. */
   jobStatus: defineSearchAttributeKey('FollowUpJobStatus', SearchAttributeType.KEYWORD),
   prLink: defineSearchAttributeKey('FollowUpPrLink', SearchAttributeType.KEYWORD),
-  /** When its message was last sent, or may have been: its slot is held from then. */
+  /** When its message was last sent, or may have been: its slot is in use from then. */
   lastSendAt: defineSearchAttributeKey('FollowUpLastSendAt', SearchAttributeType.DATETIME),
   batchId: defineSearchAttributeKey('FollowUpBatchId', SearchAttributeType.KEYWORD),
 } as const;

@@ -25,7 +25,7 @@ const followUpEndSchema = object({
   /** The failure type of a follow-up that ended without a result. */
   failure: z.string().exactOptional(),
 });
-/** What a webhook tells about the end of a follow-up. */
+/** What a webhook reports about the end of a follow-up. */
 export type FollowUpEnd = z.infer<typeof followUpEndSchema>;
 
 /** The body of a webhook: what happened, when, and ids, states and counts. It never has the prompt. */

@@ -108,7 +108,7 @@ export async function waitUntilReady(
   signal?: AbortSignal,
 ): Promise<void> {
   const deadline = performance.now() + timeoutMs;
-  let reason = 'no answer';
+  let reason = 'no response';
   for (;;) {
     signal?.throwIfAborted();
     const output = `Its last output: ${server.lastOutput() || '(none)'}`;

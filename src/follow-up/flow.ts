@@ -19,25 +19,25 @@ import {
   type WaitReason,
 } from '../contract/index.js';
 import {
-  type Answer,
+  type AskReply,
   describeEarlier,
+  type EarlierSend,
   fingerprint,
   type Full,
   type Granted,
   isAtWork,
   isUndelivered,
-  type Known,
-  knownReason,
   mayHaveArrived,
+  toReason,
   type Waiting,
 } from '../protocol/index.js';
 import {
-  firstSeen,
-  GONE_MS,
+  firstObservation,
   isLinkNew,
-  type Seen,
+  NOT_FOUND_MS,
+  type Observation,
   type WatchGoal,
-  type WatchOrder,
+  type WatchRequest,
   type WatchResult,
 } from './judge.js';
 import { type FollowUpPort, grantName, reasonAgainst, type SendResult } from './port.js';
@@ -54,26 +54,26 @@ export class Failed extends Error {
   }
 }
 
-/** The part of a watch order that describes the turn to wait for. */
-type TurnToWatch = Pick<WatchOrder, 'baseline' | 'baselineAtMs' | 'lastTurn' | 'arrivedByMs' | 'runId'>;
+/** The part of a watch request that describes the turn to wait for. */
+type TurnToWatch = Pick<WatchRequest, 'baseline' | 'baselineAtMs' | 'lastTurn' | 'arrivedByMs' | 'runId'>;
 
 interface Delivery {
   kind: FollowUpResult['delivery'];
   sentAtMs: number;
   turn: TurnToWatch;
-  /** Whether the service's answer to the message showed the job at work. */
+  /** Whether the service's response to the message showed the job at work. */
   observedActive: boolean;
 }
 
 /** The end of a wait: a grant, or the budget's record of an earlier send. */
 interface Slot {
-  answer: Granted | Known;
-  /** The job just before the ask, or before the order to send. Missing if the send is to read it. */
+  reply: Granted | EarlierSend;
+  /** The job just before the ask, or before the send. Missing if the send is to read it. */
   baseline?: AgentJob;
 }
 
-/** The place of a follow-up without a slot in its project's line. */
-type Place = Pick<FollowUpFacts, 'position' | 'expectedSendAt' | 'nextTryAt' | 'pause'>;
+/** Where a follow-up without a slot stands in its project's line. */
+type LinePosition = Pick<FollowUpFacts, 'position' | 'expectedSendAt' | 'nextTryAt' | 'pause'>;
 
 /**
  * A waiting follow-up asks again after this time, because a failover may have lost its grant. A new budget wakes it.
@@ -86,7 +86,7 @@ const LONGEST_BACKOFF_MS = 3_600_000;
 /** Longest wait after a refused read prevented a send: the budget knows how long to wait further, and can resume. */
 const LONGEST_REFUSED_MS = 60_000;
 const LONGEST_FULL_MS = 900_000;
-/** Two 404 to a message that are further apart do not add up. It waits {@link GONE_MS}, and then for a slot. */
+/** Two 404 to a message that are further apart do not add up. It waits {@link NOT_FOUND_MS}, and then for a slot. */
 const LONGEST_MISSING_MS = 300_000;
 /** Waits grow to this share of the elapsed time, so that even a wait of a year stays within the limits of a history. */
 const LONG_WAIT_SHARE = 1 / 300;
@@ -98,7 +98,7 @@ const LONGEST_CONFIRMATION_MS = 40_000;
 
 /** Runs one follow-up: waits for the job and a slot, sends, and watches the job until the message's turn ends. */
 export class FollowUp {
-  #answer: Answer | undefined;
+  #signalledReply: AskReply | undefined;
   #isCancelled = false;
   #decision: DeliveryDecision | undefined;
   /** Whether an operator may decide, once, whether the message was delivered. */
@@ -107,8 +107,8 @@ export class FollowUp {
   #watchedUntilMs = 0;
   /** Whether an earlier run, or an earlier send of this run, may have delivered the message. */
   #isInDoubt: boolean;
-  /** Whether the budget has answered an ask. */
-  #isAnswered = false;
+  /** Whether the budget has replied to an ask. */
+  #hasReply = false;
   /** Whether the message was sent again without knowing whether it had arrived: at most once. */
   #isResent = false;
   #fullInARow = 0;
@@ -122,12 +122,12 @@ export class FollowUp {
   #isInterrupted = false;
   #isWoken = false;
   /** {@link grantName} of the last grant that was used or returned. No grant is used twice. */
-  #spent = '';
+  #usedGrant = '';
   /** Time of the first workflow task, so that a delayed start shortens no wait. */
   readonly #beganAtMs: number;
   #patienceEndsMs: number;
   readonly #facts: Omit<FollowUpFacts, 'projectId' | 'jobId' | 'learnedAt'> = { polls: 0 };
-  #standing: FollowUpStanding & Place = { state: 'waiting-for-budget', waitReason: 'slot' };
+  #standing: FollowUpStanding & LinePosition = { state: 'waiting-for-budget', waitReason: 'slot' };
 
   constructor(
     readonly settings: FollowUpSettings,
@@ -139,16 +139,16 @@ export class FollowUp {
   }
 
   /** Receives a grant that was not immediate, or a new reason to wait. */
-  receive(answer: Granted | Waiting): void {
+  receive(reply: Granted | Waiting): void {
     // A budget's signals are unordered and may come late.
-    if (answer.sendNumber !== this.#sendNumber) return;
-    if (answer.kind === 'granted' && grantName(answer) === this.#spent) return;
-    const isOutdated = this.#answer?.kind === 'granted' || this.#fullInARow > 0;
-    if (isOutdated && answer.kind === 'waiting') return;
-    this.#answer = answer;
+    if (reply.sendNumber !== this.#sendNumber) return;
+    if (reply.kind === 'granted' && grantName(reply) === this.#usedGrant) return;
+    const isOutdated = this.#signalledReply?.kind === 'granted' || this.#fullInARow > 0;
+    if (isOutdated && reply.kind === 'waiting') return;
+    this.#signalledReply = reply;
     // An ask that the server repeats, or a watch for rest, can take long. After a send, a late grant must not stop the watch.
     const { state } = this.#standing;
-    if (answer.kind === 'granted' && state !== 'polling' && state !== 'reconciling') this.#interrupt();
+    if (reply.kind === 'granted' && state !== 'polling' && state !== 'reconciling') this.#interrupt();
   }
 
   cancel(): void {
@@ -178,7 +178,7 @@ export class FollowUp {
   }
 
   /** Why an operator's decision about the delivery is refused; `undefined` if it is accepted. */
-  refusalOfDecision(decision: unknown): string | undefined {
+  issueWithDecision(decision: unknown): string | undefined {
     if (!deliveryDecisions.some((known) => known === decision)) {
       return `resolveDelivery: must be ${deliveryDecisions.join(' or ')} (given ${JSON.stringify(decision)})`;
     }
@@ -214,7 +214,7 @@ export class FollowUp {
       let result: FollowUpResult | undefined;
       // A run whose predecessor had the turn asks the budget whether it still has it.
       while (!result) result = await this.#watchTurn(await this.#deliver());
-      await this.port.tellBudget({ kind: 'end', lastTurn: fingerprint(result.job) });
+      await this.port.reportToBudget({ kind: 'end', lastTurn: fingerprint(result.job) });
       this.#show(endOf(result));
       return result;
     } catch (error) {
@@ -222,7 +222,7 @@ export class FollowUp {
       const failed = await this.#checked(error);
       await this.port.nextTask();
       const turn = this.#turnUntilMs === undefined ? {} : { turnUntilMs: this.#turnUntilMs };
-      await this.port.tellBudget({ kind: 'end', ...turn });
+      await this.port.reportToBudget({ kind: 'end', ...turn });
       this.#show(endOf(failed));
       throw failed;
     }
@@ -234,41 +234,41 @@ export class FollowUp {
     let isReadRefused = false;
     for (let notSentInARow = 0; ;) {
       const slot = await this.#getSlot();
-      const { answer } = slot;
-      const isGranted = answer.kind === 'granted';
+      const { reply } = slot;
+      const isGranted = reply.kind === 'granted';
       if (!isGranted) {
-        this.#sendNumber = answer.sendNumber;
-        const isOnlySend = answer.isSameMessage && answer.remembersAll;
-        if (isOnlySend && answer.runId === port.runId && !mayHaveArrived(answer.outcome)) this.#isInDoubt = false;
+        this.#sendNumber = reply.sendNumber;
+        const isOnlySend = reply.isSameMessage && reply.remembersAll;
+        if (isOnlySend && reply.runId === port.runId && !mayHaveArrived(reply.outcome)) this.#isInDoubt = false;
         // The outcomes of the earlier sends are not known.
-        if (answer.sendNumber > 1) this.#isInDoubt = true;
-        const isUndone = answer.outcome !== null && isUndelivered(answer.outcome);
+        if (reply.sendNumber > 1) this.#isInDoubt = true;
+        const isUndone = reply.outcome !== null && isUndelivered(reply.outcome);
         // A budget that was reset may have granted the send twice: this outcome then says nothing of the first grant.
-        const isForgotten = this.#isInDoubt && !answer.remembersAll && answer.grantedTo !== port.runId;
-        if (isUndone ? isForgotten : !answer.isLatest) throw this.#closed(answer);
+        const isForgotten = this.#isInDoubt && !reply.remembersAll && reply.grantedTo !== port.runId;
+        if (isUndone ? isForgotten : !reply.isLatest) throw this.#closed(reply);
         // Of earlier sends, only their number is known.
-        const neverBegan = isOnlySend && answer.sendNumber === 1 && answer.outcome === 'notSent';
-        if (!neverBegan) this.#lastSendAtMs = answer.grantedAtMs;
+        const neverBegan = isOnlySend && reply.sendNumber === 1 && reply.outcome === 'notSent';
+        if (!neverBegan) this.#lastSendAtMs = reply.grantedAtMs;
       }
-      if (isGranted) this.#spent = grantName(answer);
+      if (isGranted) this.#usedGrant = grantName(reply);
       const isToRead = isGranted && !slot.baseline && isReadRefused;
-      const unsent = isToRead ? await this.#readBefore(answer, slot) : undefined;
+      const unsent = isToRead ? await this.#readBefore(reply, slot) : undefined;
       const sent: SendResult = isGranted
-        ? (unsent ?? (await this.#send(answer, slot)))
-        : { grant: '', outcome: answer.outcome ?? 'unknown' };
+        ? (unsent ?? (await this.#send(reply, slot)))
+        : { grant: '', outcome: reply.outcome ?? 'unknown' };
       const { outcome } = sent;
       if (outcome === 'foreign') {
         this.#isInDoubt = true;
         continue;
       }
       const nowMs = port.nowMs();
-      if (isGranted) await this.#settle(answer, outcome, sent);
+      if (isGranted) await this.#reportOutcome(reply, outcome, sent);
       if (outcome === 'rejected') throw this.#rejected(sent);
       const isMissing = outcome === 'notFound';
-      // Only one 404 soon after the other shows that the job is gone.
+      // Only a second 404 soon after the first shows that the job does not exist.
       const isSoon = missingSinceMs !== undefined && nowMs - missingSinceMs <= LONGEST_MISSING_MS;
       if (!isMissing || !isSoon) missingSinceMs = isMissing ? nowMs : undefined;
-      if (missingSinceMs !== undefined && nowMs - missingSinceMs >= GONE_MS)
+      if (missingSinceMs !== undefined && nowMs - missingSinceMs >= NOT_FOUND_MS)
         throw this.#notFound(sent.message ?? 'HTTP 404', this.#unsent());
       if (outcome === 'sent' || outcome === 'unknown') {
         const delivery = deliveryOf(sent, slot, nowMs);
@@ -286,7 +286,7 @@ export class FollowUp {
       if (notSentInARow > 0 || isMissing) {
         const { refusal: waitReason = isMissing ? 'service' : 'slot' } = sent;
         const longestMs = waitReason === 'slot' ? LONGEST_BACKOFF_MS : LONGEST_REFUSED_MS;
-        const waitMs = isMissing ? GONE_MS : this.#backoffMs(notSentInARow, longestMs);
+        const waitMs = isMissing ? NOT_FOUND_MS : this.#backoffMs(notSentInARow, longestMs);
         this.#show({ state: stateOf(waitReason), waitReason }, { nextTryAt: iso(port.nowMs() + waitMs) });
         await this.#pause(waitMs, this.#patienceEndsMs);
       }
@@ -294,11 +294,11 @@ export class FollowUp {
   }
 
   /**
-   * Before a follow-up says "no" without an answer from its budget, it asks for one: an earlier run may have sent the
+   * Before a follow-up says "no" without a reply from its budget, it asks for one: an earlier run may have sent the
    * message, if the key was used before.
    */
   async #checked(error: Failed): Promise<Failed> {
-    if (error.delivered !== 'no' || this.#isAnswered) return error;
+    if (error.delivered !== 'no' || this.#hasReply) return error;
     const delivered = (await this.port.wasDelivered(hash64(this.settings.prompt))) ?? 'unknown';
     if (delivered === 'no') return error;
     const { type, message, details } = error;
@@ -311,7 +311,7 @@ export class FollowUp {
     const { projectId, jobId, lane, prompt, whenActive } = settings;
     const { mayHaveSent, startedAtMs } = port;
     const messageTag = hash64(prompt);
-    const order = () => ({
+    const request = () => ({
       projectId,
       jobId,
       whenActive,
@@ -322,14 +322,14 @@ export class FollowUp {
     this.#facts.waitsUntil = iso(this.#patienceEndsMs);
     for (let unansweredInARow = 0, deniedInARow = 0; ;) {
       this.#checkPatience();
-      const pushed = this.#answer;
-      this.#answer = undefined;
-      if (pushed?.kind === 'granted' && pushed.sendNumber === this.#sendNumber) return { answer: this.#accept(pushed) };
+      const pushed = this.#signalledReply;
+      this.#signalledReply = undefined;
+      if (pushed?.kind === 'granted' && pushed.sendNumber === this.#sendNumber) return { reply: this.#accept(pushed) };
       this.#isWoken = false;
       this.#isInterrupted = false;
-      const asking = port.askForSlot(order(), this.#patienceEndsMs, ({ reason, message }) => {
+      const asking = port.askForSlot(request(), this.#patienceEndsMs, ({ reason, message }) => {
         this.#noteError(message);
-        this.#show({ state: 'blocked', waitReason: knownReason(reason) ?? 'service' });
+        this.#show({ state: 'blocked', waitReason: toReason(reason) ?? 'service' });
       });
       this.#stop = () => asking.stop();
       const asked = await asking.result;
@@ -338,8 +338,8 @@ export class FollowUp {
       if (!asked) continue;
       switch (asked.kind) {
         case 'archived':
-          if (asked.answer) this.#accept(asked.answer);
-          this.#see(asked.job);
+          if (asked.reply) this.#accept(asked.reply);
+          this.#noteJob(asked.job);
           throw this.#unsentFailure(FailureType.JobArchived, 'The job was archived before the message was sent');
         case 'notServed': {
           const details = { issues: [{ field: 'projectId', message: asked.message }] };
@@ -350,13 +350,13 @@ export class FollowUp {
           this.#noteError(asked.message);
           break;
         case 'asked': {
-          const { baseline, busyJob, refusal, answer: first } = asked;
-          this.#isAnswered = true;
+          const { baseline, busyJob, refusal, reply: first } = asked;
+          this.#hasReply = true;
           this.#noteError(refusal);
-          if (busyJob) this.#see(busyJob);
-          const answer = await this.#awaitGrant(first);
-          if (answer === 'watch') break;
-          if (answer) return { answer, ...(answer === first && baseline && { baseline }) };
+          if (busyJob) this.#noteJob(busyJob);
+          const reply = await this.#awaitGrant(first);
+          if (reply === 'watch') break;
+          if (reply) return { reply, ...(reply === first && baseline && { baseline }) };
           continue;
         }
       }
@@ -368,53 +368,53 @@ export class FollowUp {
   }
 
   /** Waits for the grant. Returns `undefined` when it is time to ask again, and `watch` if the job is to be watched. */
-  async #awaitGrant(first: Answer): Promise<Granted | Known | 'watch' | undefined> {
+  async #awaitGrant(first: AskReply): Promise<Granted | EarlierSend | 'watch' | undefined> {
     const { port } = this;
-    for (let answer = first; ;) {
-      if (answer.kind === 'known') return answer;
-      if (answer.kind === 'ended') {
+    for (let reply = first; ;) {
+      if (reply.kind === 'earlierSend') return reply;
+      if (reply.kind === 'ended') {
         throw new Failed(FailureType.Closed, 'The budget has already recorded the end of this follow-up', 'unknown');
       }
-      if (answer.kind === 'otherMessage') {
+      if (reply.kind === 'otherMessage') {
         const message = 'The key was already used for another message; use a different key';
         throw new Failed(FailureType.Closed, message, this.#unsent());
       }
-      if (answer.sendNumber !== this.#sendNumber) return undefined;
-      this.#accept(answer);
+      if (reply.sendNumber !== this.#sendNumber) return undefined;
+      this.#accept(reply);
       // The end of a cancelled follow-up returns the slot.
-      if (answer.kind === 'granted') return this.#isCancelled ? undefined : answer;
-      if (answer.kind === 'waiting' && answer.isToWatch) return 'watch';
-      const waitMs = Math.min(this.#askAgainMs(answer), this.#patienceEndsMs - port.nowMs());
-      this.#showWaiting(answer, port.nowMs() + waitMs);
-      // The run before a reset may have told its end, and its place is then gone.
-      const { runId } = answer;
+      if (reply.kind === 'granted') return this.#isCancelled ? undefined : reply;
+      if (reply.kind === 'waiting' && reply.isToWatch) return 'watch';
+      const waitMs = Math.min(this.#askAgainMs(reply), this.#patienceEndsMs - port.nowMs());
+      this.#showWaiting(reply, port.nowMs() + waitMs);
+      // The run before a reset may have reported its end, and its place in line is then lost.
+      const { runId } = reply;
       const isOver = () =>
-        this.#answer !== undefined || this.#isCancelled || this.#isWoken || port.wasResetSince(runId);
+        this.#signalledReply !== undefined || this.#isCancelled || this.#isWoken || port.wasResetSince(runId);
       await port.condition(isOver, Math.max(1, waitMs));
-      if (this.#answer === undefined || this.#isCancelled) return undefined;
-      answer = this.#answer;
-      this.#answer = undefined;
+      if (this.#signalledReply === undefined || this.#isCancelled) return undefined;
+      reply = this.#signalledReply;
+      this.#signalledReply = undefined;
     }
   }
 
   /**
-   * Only the budget can rule out a send of an earlier run: it gives no place to a follow-up that may have sent. An
-   * answer for another run proves nothing, because a reset run replays its predecessor's answers.
+   * Only the budget can rule out a send of an earlier run: it gives no place to a follow-up that may have sent. A
+   * reply to another run proves nothing, because a reset run replays its predecessor's replies.
    */
-  #accept<A extends Granted | Waiting | Full>(answer: A): A {
-    this.#isAnswered = true;
-    if (answer.runId === this.port.runId) this.#isInDoubt &&= answer.sendNumber > 1;
-    return answer;
+  #accept<A extends Granted | Waiting | Full>(reply: A): A {
+    this.#hasReply = true;
+    if (reply.runId === this.port.runId) this.#isInDoubt &&= reply.sendNumber > 1;
+    return reply;
   }
 
-  #askAgainMs(answer: Waiting | Full): number {
-    this.#fullInARow = answer.kind === 'full' ? this.#fullInARow + 1 : 0;
-    if (answer.kind === 'full') {
-      const waitMs = Math.min(this.#longestMs(LONGEST_FULL_MS), answer.retryMs * 2 ** (this.#fullInARow - 1));
+  #askAgainMs(reply: Waiting | Full): number {
+    this.#fullInARow = reply.kind === 'full' ? this.#fullInARow + 1 : 0;
+    if (reply.kind === 'full') {
+      const waitMs = Math.min(this.#longestMs(LONGEST_FULL_MS), reply.retryMs * 2 ** (this.#fullInARow - 1));
       return waitMs * (1 + this.port.random());
     }
     const nowMs = this.port.nowMs();
-    const { expectedAtMs = answer.reason === 'counting' ? nowMs : Infinity } = answer;
+    const { expectedAtMs = reply.reason === 'counting' ? nowMs : Infinity } = reply;
     return Math.max(
       this.#longestMs(ASK_SOON_MS),
       Math.min(this.#longestMs(ASK_AGAIN_MS), expectedAtMs + ASK_SOON_MS - nowMs),
@@ -430,7 +430,7 @@ export class FollowUp {
   }
 
   /**
-   * Reads the job before the order to send, which holds the prompt: the service refused the read last time. Returns the
+   * Reads the job before the send is scheduled with its prompt, because the service refused the read last time. Returns the
    * outcome if nothing is to be sent.
    */
   async #readBefore(grant: Granted, slot: Slot): Promise<SendResult | undefined> {
@@ -451,12 +451,12 @@ export class FollowUp {
     const { runId, sendNumber, grantedAtMs, leaseMs } = grant;
     // A decision covers one send only.
     this.#decision = undefined;
-    const order = { grant: { runId, sendNumber, grantedAtMs, leaseMs }, ...(baseline && { baseline }) };
+    const request = { grant: { runId, sendNumber, grantedAtMs, leaseMs }, ...(baseline && { baseline }) };
     const beforeMs = this.#lastSendAtMs;
     // Shown before the send, because a new budget finds possible sends by their state and time.
     this.#lastSendAtMs = this.port.nowMs();
     this.#show({ state: 'sending' });
-    const sent = await this.port.sendMessage({ projectId, jobId, prompt, whenActive, ...order });
+    const sent = await this.port.sendMessage({ projectId, jobId, prompt, whenActive, ...request });
     if (sent.outcome === 'notSent') this.#lastSendAtMs = beforeMs;
     return sent;
   }
@@ -464,13 +464,13 @@ export class FollowUp {
   /** Waits until the job is found and at rest. Returns `false` if the first poll shows that. */
   async #waitForRest(waitReason: 'job-busy' | 'service'): Promise<boolean> {
     const { port } = this;
-    const isGranted = () => this.#answer?.kind === 'granted';
+    const isGranted = () => this.#signalledReply?.kind === 'granted';
     const turn = { baseline: {}, baselineAtMs: 0, arrivedByMs: 0, runId: port.runId };
     const standing = { state: stateOf(waitReason), waitReason };
     const end = await this.#watch('rest', turn, this.#patienceEndsMs, standing, { isOver: isGranted });
-    if (end?.kind === 'gone') throw this.#notFound(end.message, this.#unsent());
+    if (end?.kind === 'notFound') throw this.#notFound(end.message, this.#unsent());
     if (end?.kind === 'deadline') await this.#pause(LONGEST_BACKOFF_MS, this.#patienceEndsMs);
-    return end?.kind !== 'rest' || end.seen.polls > 1;
+    return end?.kind !== 'rest' || end.observation.polls > 1;
   }
 
   /** Finds out whether the message was delivered. Returns `undefined` to send it again, `foreign` if another run has the turn. */
@@ -517,18 +517,18 @@ export class FollowUp {
     const end = await this.#watch('end', turn, deadlineMs, { state: 'polling' }, { observedActive });
     const delivered = delivery === 'assumed' ? 'unknown' : 'yes';
     if (end?.kind === 'ended') {
-      const { job, seen } = end;
-      this.#see(job, true);
+      const { job, observation } = end;
+      this.#noteJob(job, true);
       const prLink = job.prLink ?? null;
       return {
         ...{ projectId, jobId, status: job.status, prLink },
         prLinkChanged: isLinkNew(job, turn),
-        ...{ delivery, observedActive: seen.observedActive },
+        ...{ delivery, observedActive: observation.observedActive },
         ...{ sentAt: iso(sentAtMs), finishedAt: iso(this.port.nowMs()), polls: this.#facts.polls, job },
       };
     }
     if (end?.kind === 'foreign') return void this.#askWhoHasTurn(sent);
-    if (end?.kind === 'gone') throw this.#notFound(end.message, delivered);
+    if (end?.kind === 'notFound') throw this.#notFound(end.message, delivered);
     if (this.#isCancelled) throw new Failed(FailureType.Cancelled, 'Cancelled after the send', delivered);
     throw new Failed(FailureType.JobTimeout, 'The job did not end in time', delivered);
   }
@@ -550,28 +550,30 @@ export class FollowUp {
   ): Promise<WatchResult | undefined> {
     const { projectId, jobId, poll, settleTimeMs, prLinkGraceMs } = this.settings;
     const { port } = this;
-    const order = { projectId, jobId, until, ...turn, poll, settleTimeMs, prLinkGraceMs, deadlineMs };
+    const request = { projectId, jobId, until, ...turn, poll, settleTimeMs, prLinkGraceMs, deadlineMs };
     let trouble: string | null = null;
-    let seen: Seen | undefined = observedActive ? { ...firstSeen(order, port.nowMs()), observedActive } : undefined;
+    let observation: Observation | undefined = observedActive
+      ? { ...firstObservation(request, port.nowMs()), observedActive }
+      : undefined;
     this.#show(standing);
     for (let stops = 0; !this.#isCancelled && !isOver();) {
       this.#isInterrupted = false;
-      const watch = port.watchJob({ ...order, trouble, ...(seen && { seen }) });
+      const watch = port.watchJob({ ...request, trouble, ...(observation && { observation }) });
       this.#stop = () => watch.stop();
       const end = await watch.result;
       stops = end || this.#isInterrupted ? 0 : stops + 1;
       if (!end) {
         // After `pollNow`, or when an operator ends the activity, the job is read at once. Repeated ends back off.
-        seen = { ...(seen ?? firstSeen(order, port.nowMs())), nextPollAt: iso(port.nowMs()) };
+        observation = { ...(observation ?? firstObservation(request, port.nowMs())), nextPollAt: iso(port.nowMs()) };
         if (stops > 1) await this.#pause(this.#backoffMs(stops), deadlineMs);
         continue;
       }
-      ({ seen } = end);
-      if (seen.job) this.#see(seen.job, until === 'end' && seen.observedActive);
-      this.#noteError(seen.lastError);
+      ({ observation } = end);
+      if (observation.job) this.#noteJob(observation.job, until === 'end' && observation.observedActive);
+      this.#noteError(observation.lastError);
       if (end.kind !== 'trouble') {
         // The client library adds the polls of a running watch.
-        if (until !== 'rest') this.#facts.polls += seen.polls;
+        if (until !== 'rest') this.#facts.polls += observation.polls;
         return end;
       }
       ({ trouble } = end);
@@ -583,27 +585,27 @@ export class FollowUp {
   /** A follow-up that may have sent never shows `blocked`, because a new budget finds it by its state. */
   #showTrouble(trouble: string | null, standing: FollowUpStanding): void {
     if (trouble === null) return this.#show(standing);
-    const waitReason = knownReason(trouble) ?? 'service';
+    const waitReason = toReason(trouble) ?? 'service';
     if (standing.state === 'polling' || standing.state === 'reconciling') this.#show({ ...standing, waitReason });
     else this.#show({ state: 'blocked', waitReason });
   }
 
-  #showWaiting(answer: Waiting | Full, againAtMs: number): void {
-    const { reason } = answer;
+  #showWaiting(reply: Waiting | Full, againAtMs: number): void {
+    const { reason } = reply;
     const standing = { state: stateOf(reason), waitReason: reason };
-    if (answer.kind === 'full') return this.#show(standing, { nextTryAt: iso(againAtMs) });
-    const { position, expectedAtMs, pause } = answer;
+    if (reply.kind === 'full') return this.#show(standing, { nextTryAt: iso(againAtMs) });
+    const { position, expectedAtMs, pause } = reply;
     const expectedSendAt = expectedAtMs === undefined ? undefined : iso(expectedAtMs);
     this.#show(standing, defined({ position: position > 0 ? position : undefined, expectedSendAt, pause }));
   }
 
-  #show(standing: FollowUpStanding, place: Place = {}): void {
-    this.#standing = { ...standing, ...place };
+  #show(standing: FollowUpStanding, linePosition: LinePosition = {}): void {
+    this.#standing = { ...standing, ...linePosition };
     if (isEndState(standing.state)) delete this.#facts.waitsUntil;
     this.port.show(this.progress(), this.#lastSendAtMs);
   }
 
-  #see(job: AgentJob, isOwnTurn = false): void {
+  #noteJob(job: AgentJob, isOwnTurn = false): void {
     const { status: jobStatus, prLink } = job;
     delete this.#facts.jobStatus;
     delete this.#facts.prLink;
@@ -635,7 +637,7 @@ export class FollowUp {
   }
 
   /** A grant was used, and this run cannot learn more about it. */
-  #closed({ grantedTo, outcome, isSameMessage }: Known): Failed {
+  #closed({ grantedTo, outcome, isSameMessage }: EarlierSend): Failed {
     const ofOwn = outcome === 'sent' ? 'yes' : outcome === 'rejected' ? this.#unsent() : 'unknown';
     const message =
       grantedTo === ''
@@ -668,33 +670,33 @@ export class FollowUp {
   }
 
   /** Names the run of the grant, because a reset run repeats its predecessor's reports. */
-  async #settle(grant: Granted, outcome: SendOutcome, why: Partial<SendResult> = {}): Promise<void> {
+  async #reportOutcome(grant: Granted, outcome: SendOutcome, why: Partial<SendResult> = {}): Promise<void> {
     const { runId, sendNumber } = grant;
     const { refusal, statusCode, retryAfterMs } = why;
-    const send = { kind: 'settle', runId, sendNumber, outcome, atMs: this.port.nowMs() } as const;
-    await this.port.tellBudget({ ...send, ...defined({ refusal, statusCode, retryAfterMs }) });
+    const send = { kind: 'outcome', runId, sendNumber, outcome, atMs: this.port.nowMs() } as const;
+    await this.port.reportToBudget({ ...send, ...defined({ refusal, statusCode, retryAfterMs }) });
   }
 }
 
 /** A delivery that is certain or possible. The job before another run's send is not known. */
 function deliveryOf(
   { outcome, baseline, job }: SendResult,
-  { answer, baseline: beforeAsk }: Slot,
+  { reply, baseline: beforeAsk }: Slot,
   nowMs: number,
 ): Delivery {
-  const isGranted = answer.kind === 'granted';
+  const isGranted = reply.kind === 'granted';
   const before = isGranted ? (baseline ?? beforeAsk ?? {}) : {};
-  const knownAtMs = isGranted ? nowMs : answer.outcomeAtMs;
+  const outcomeAtMs = isGranted ? nowMs : reply.outcomeAtMs;
   const isSent = outcome === 'sent';
   return {
     kind: isSent ? 'sent' : 'inferred',
-    sentAtMs: isSent ? knownAtMs : answer.grantedAtMs,
+    sentAtMs: isSent ? outcomeAtMs : reply.grantedAtMs,
     turn: {
       baseline: before,
-      baselineAtMs: knownAtMs,
-      arrivedByMs: isSent ? knownAtMs : answer.overAtMs,
-      ...(isGranted && answer.lastTurn && { lastTurn: answer.lastTurn }),
-      runId: answer.runId,
+      baselineAtMs: outcomeAtMs,
+      arrivedByMs: isSent ? outcomeAtMs : reply.overAtMs,
+      ...(isGranted && reply.lastTurn && { lastTurn: reply.lastTurn }),
+      runId: reply.runId,
     },
     observedActive: isSent && job !== undefined && isAtWork(job) && isTerminalStatus(before.status),
   };

@@ -23,7 +23,7 @@ export function describeProgress(
 ): string {
   const { projectId, state, job, lastError, failure, position, expectedSendAt, waitsUntil, nextTryAt, pause } =
     progress;
-  const lines = [`**${describeState(progress, at)}**`, ''];
+  const lines = [`**${headlineOf(progress, at)}**`, ''];
   const row = (name: string, value: string) => lines.push(`- ${name}: ${value}`);
   row('message', describeDelivery(progress, at));
   if (position !== undefined) row('position', String(position));
@@ -77,7 +77,7 @@ function describeDelivery({ failure, sentAt, delivery, state, earlierSendUnknown
 }
 
 /** The state of a follow-up as one line of Markdown. */
-export function describeState(progress: FollowUpProgress, at: At): string {
+export function headlineOf(progress: FollowUpProgress, at: At): string {
   const { state, failure, projectId } = progress;
   if (failure) return `${state}: the message was ${WAS[failure.delivered]}`;
   switch (state) {
@@ -125,7 +125,7 @@ export const BLOCKED: Readonly<Partial<Record<WaitReason | BlockReason, string>>
   'queue-full': "the project's queue is full",
   counting: "the project's budget is counting earlier sends",
   'budget-stopped': "the project's budget was stopped",
-  'budget-silent': "the project's budget does not answer",
+  'budget-silent': "the project's budget does not reply",
   service: 'the job cannot be read, or is not found',
 };
 

@@ -11,9 +11,9 @@ import { fingerprint, isAtWork, type JobFingerprint } from '../protocol/index.js
 
 /** What a job shows this soon after another read or the send may come from a replica that lags. */
 const STALE_MS = 10_000;
-/** A job counts as gone or unreadable after this many consecutive failed polls over at least these times. */
+/** A job counts as not found or unreadable after this many consecutive failed polls over at least these times. */
 const LASTING_POLLS = 3;
-export const GONE_MS = 30_000;
+export const NOT_FOUND_MS = 30_000;
 const UNREADABLE_MS = 30_000;
 /** Each period of trouble must last twice as long as the previous one to be reported, up to about an hour. */
 const MAX_DOUBLINGS = 7;
@@ -29,7 +29,7 @@ export type Read =
  */
 export type WatchGoal = 'rest' | 'evidence' | 'end';
 
-export interface WatchOrder {
+export interface WatchRequest {
   projectId: string;
   jobId: string;
   until: WatchGoal;
@@ -50,10 +50,10 @@ export interface WatchOrder {
   /** The run that has the turn. Another run has to ask the budget first. */
   runId: string;
   /** What earlier watches with this goal have seen. */
-  seen?: Seen;
+  observation?: Observation;
 }
 
-const seenSchema = z.object({
+const observationSchema = z.object({
   /** Number of reads, including failed ones. */
   polls: z.number(),
   /** Time of the next read, ISO 8601 in UTC. */
@@ -73,18 +73,18 @@ const seenSchema = z.object({
   troubles: z.number().exactOptional(),
 });
 /** What a watch has seen. The activity keeps it in its heartbeat, which people and programs can read. */
-export type Seen = z.infer<typeof seenSchema>;
+export type Observation = z.infer<typeof observationSchema>;
 
 const watchEndSchema = z.discriminatedUnion('kind', [
   z.object({ kind: z.enum(['rest', 'evidence']), job: agentJobSchema }),
   z.object({ kind: z.literal('ended'), job: agentJobSchema.extend({ status: z.enum(terminalStatuses) }) }),
-  z.object({ kind: z.literal('gone'), message: z.string() }),
+  z.object({ kind: z.literal('notFound'), message: z.string() }),
   z.object({ kind: z.enum(['deadline', 'foreign']) }),
   /** The job is unreadable for a while, or (`null`) readable again. */
   z.object({ kind: z.literal('trouble'), trouble: z.string().nullable() }),
 ]);
 export type WatchEnd = z.infer<typeof watchEndSchema>;
-const watchResultSchema = z.intersection(watchEndSchema, z.object({ seen: seenSchema }));
+const watchResultSchema = z.intersection(watchEndSchema, z.object({ observation: observationSchema }));
 export type WatchResult = z.infer<typeof watchResultSchema>;
 
 /** Reads the result of a watch; `undefined` if an operator entered an invalid one. */
@@ -93,10 +93,10 @@ export function readWatchResult(result: unknown): WatchResult | undefined {
 }
 
 /** The initial state. After a send the first read comes after one interval, otherwise at once. */
-export function firstSeen(
-  { until, poll, deadlineMs }: Pick<WatchOrder, 'until' | 'poll' | 'deadlineMs'>,
+export function firstObservation(
+  { until, poll, deadlineMs }: Pick<WatchRequest, 'until' | 'poll' | 'deadlineMs'>,
   nowMs: number,
-): Seen {
+): Observation {
   const firstAtMs = until === 'end' ? Math.min(nowMs + poll.initialIntervalMs, Math.max(nowMs, deadlineMs)) : nowMs;
   const nextPollAt = iso(firstAtMs);
   return { polls: 0, nextPollAt, observedActive: false, intervalMs: poll.initialIntervalMs };
@@ -106,48 +106,57 @@ export function firstSeen(
  * Prepares `seen` for the next attempt of the activity. If the attempt starts later than planned, the times that it has
  * seen move forward by the delay.
  */
-export function takeOver(seen: Seen, scheduledAtMs: number): void {
-  const lateMs = Math.max(0, scheduledAtMs - Date.parse(seen.nextPollAt));
-  if (seen.activeAtMs !== undefined) seen.activeAtMs += lateMs;
-  if (seen.endSeenAtMs !== undefined) seen.endSeenAtMs += lateMs;
-  if (seen.failing) seen.failing.sinceMs += lateMs;
+export function resumeObservation(observation: Observation, scheduledAtMs: number): void {
+  const lateMs = Math.max(0, scheduledAtMs - Date.parse(observation.nextPollAt));
+  if (observation.activeAtMs !== undefined) observation.activeAtMs += lateMs;
+  if (observation.endSeenAtMs !== undefined) observation.endSeenAtMs += lateMs;
+  if (observation.failing) observation.failing.sinceMs += lateMs;
 }
 
 /** Adds a read to `seen`. Returns the end of the watch, if this read ends it. */
-export function judge(order: WatchOrder, seen: Seen, read: Read, nowMs: number): WatchEnd | undefined {
-  seen.polls += 1;
-  seen.intervalMs = Math.min(order.poll.maxIntervalMs, seen.intervalMs * order.poll.backoffCoefficient);
+export function judge(
+  request: WatchRequest,
+  observation: Observation,
+  read: Read,
+  nowMs: number,
+): WatchEnd | undefined {
+  observation.polls += 1;
+  observation.intervalMs = Math.min(
+    request.poll.maxIntervalMs,
+    observation.intervalMs * request.poll.backoffCoefficient,
+  );
   if (read.kind === 'job') {
-    delete seen.lastError;
-    delete seen.failing;
-    seen.job = knownFields(read.job);
-    const end = judgeJob(order, seen, read.job, nowMs);
+    delete observation.lastError;
+    delete observation.failing;
+    observation.job = knownFields(read.job);
+    const end = judgeJob(request, observation, read.job, nowMs);
     if (end) return end;
   } else {
-    seen.lastError = read.message;
-    const { failing } = seen;
+    observation.lastError = read.message;
+    const { failing } = observation;
     if (failing?.kind === read.kind) failing.polls += 1;
-    else seen.failing = { kind: read.kind, polls: 1, sinceMs: nowMs };
+    else observation.failing = { kind: read.kind, polls: 1, sinceMs: nowMs };
   }
-  if (read.kind === 'notFound' && order.until !== 'evidence' && hasLasted(seen, GONE_MS, nowMs)) {
-    return { kind: 'gone', message: read.message };
+  if (read.kind === 'notFound' && request.until !== 'evidence' && hasLasted(observation, NOT_FOUND_MS, nowMs)) {
+    return { kind: 'notFound', message: read.message };
   }
-  if (nowMs >= order.deadlineMs) return { kind: 'deadline' };
+  if (nowMs >= request.deadlineMs) return { kind: 'deadline' };
   // Only the start and the end of trouble are reported, because kinds of trouble may alternate.
-  if (read.kind === 'job') return order.trouble === null ? undefined : { kind: 'trouble', trouble: null };
-  const { troubles = 0 } = seen;
+  if (read.kind === 'job') return request.trouble === null ? undefined : { kind: 'trouble', trouble: null };
+  const { troubles = 0 } = observation;
   const lastingMs = UNREADABLE_MS * 2 ** Math.min(MAX_DOUBLINGS, troubles);
-  if (read.kind === 'notFound' || order.trouble !== null || !hasLasted(seen, lastingMs, nowMs)) return undefined;
-  seen.troubles = troubles + 1;
+  if (read.kind === 'notFound' || request.trouble !== null || !hasLasted(observation, lastingMs, nowMs))
+    return undefined;
+  observation.troubles = troubles + 1;
   return { kind: 'trouble', trouble: read.reason };
 }
 
-function hasLasted({ failing }: Seen, ms: number, nowMs: number): boolean {
+function hasLasted({ failing }: Observation, ms: number, nowMs: number): boolean {
   return failing !== undefined && failing.polls >= LASTING_POLLS && nowMs - failing.sinceMs >= ms;
 }
 
-function judgeJob(order: WatchOrder, seen: Seen, job: AgentJob, nowMs: number): WatchEnd | undefined {
-  const { until, baseline, baselineAtMs, arrivedByMs, settleTimeMs, prLinkGraceMs, deadlineMs } = order;
+function judgeJob(request: WatchRequest, observation: Observation, job: AgentJob, nowMs: number): WatchEnd | undefined {
+  const { until, baseline, baselineAtMs, arrivedByMs, settleTimeMs, prLinkGraceMs, deadlineMs } = request;
   if (until === 'rest') return isAtWork(job) ? undefined : { kind: 'rest', job: knownFields(job) };
   // If the job was at work before the send, its state may belong to that turn, so only time counts.
   const wasAtRest = isTerminalStatus(baseline.status);
@@ -155,44 +164,44 @@ function judgeJob(order: WatchOrder, seen: Seen, job: AgentJob, nowMs: number): 
   const isFresh = nowMs - baselineAtMs >= Math.min(STALE_MS, settleTimeMs);
   if (until === 'evidence') {
     // Anyone may archive a job.
-    const isTurn = isAtWork(job) || (job.status !== 'archived' && isNews(job, order));
+    const isTurn = isAtWork(job) || (job.status !== 'archived' && hasChanged(job, request));
     return wasAtRest && isTurn && isFresh ? { kind: 'evidence', job: knownFields(job) } : undefined;
   }
-  if (isAtWork(job)) seen.activeAtMs = nowMs;
-  seen.observedActive ||= isAtWork(job) && isFresh;
+  if (isAtWork(job)) observation.activeAtMs = nowMs;
+  observation.observedActive ||= isAtWork(job) && isFresh;
   const isSettled = nowMs - arrivedByMs >= settleTimeMs;
-  const isNew = isNews(job, order);
-  const isBelieved = isSettled || (wasAtRest && (seen.observedActive || isNew));
+  const isNew = hasChanged(job, request);
+  const isBelieved = isSettled || (wasAtRest && (observation.observedActive || isNew));
   if (!isTerminalStatus(job.status) || !isBelieved) {
-    delete seen.endSeenAtMs;
+    delete observation.endSeenAtMs;
     return undefined;
   }
-  seen.endSeenAtMs ??= nowMs;
+  observation.endSeenAtMs ??= nowMs;
   // What looks like the end of the previous turn may be that end, from a replica that lags or between two turns.
-  const { activeAtMs = 0, endSeenAtMs } = seen;
+  const { activeAtMs = 0, endSeenAtMs } = observation;
   const sinceMs = !wasAtRest ? endSeenAtMs : isNew ? arrivedByMs : activeAtMs;
   const isConfirmed = nowMs - Math.max(arrivedByMs, sinceMs) >= Math.min(STALE_MS, settleTimeMs);
   // A job may complete some seconds before its pull request appears.
-  const hasOwnLink = Boolean(job.prLink) && isLinkNew(job, order);
-  const isGraceOver = nowMs - seen.endSeenAtMs >= prLinkGraceMs || nowMs >= deadlineMs;
+  const hasOwnLink = Boolean(job.prLink) && isLinkNew(job, request);
+  const isGraceOver = nowMs - observation.endSeenAtMs >= prLinkGraceMs || nowMs >= deadlineMs;
   const isComplete = job.status !== 'completed' || hasOwnLink || isGraceOver;
   return isConfirmed && isComplete ? { kind: 'ended', job: { ...job, status: job.status } } : undefined;
 }
 
 /** Whether a job's link is new compared with the baseline and the end of the previous turn. */
-export function isLinkNew(job: AgentJob, known: KnownBefore): boolean {
-  return known.baseline.prLink !== undefined && newFields(job, known).includes('prLink');
+export function isLinkNew(job: AgentJob, before: BeforeSend): boolean {
+  return before.baseline.prLink !== undefined && newFields(job, before).includes('prLink');
 }
 
 /** Whether a job differs from both the baseline and the end of the previous turn. A missing field is no difference. */
-function isNews(job: AgentJob, known: KnownBefore): boolean {
-  return newFields(job, known).some((field) => job[field] !== undefined);
+function hasChanged(job: AgentJob, before: BeforeSend): boolean {
+  return newFields(job, before).some((field) => job[field] !== undefined);
 }
 
-type KnownBefore = Pick<WatchOrder, 'baseline' | 'lastTurn'>;
+type BeforeSend = Pick<WatchRequest, 'baseline' | 'lastTurn'>;
 
 /** Fields that differ from both the baseline and the end of the previous turn. */
-function newFields(job: AgentJob, { baseline, lastTurn }: KnownBefore): (keyof JobFingerprint)[] {
+function newFields(job: AgentJob, { baseline, lastTurn }: BeforeSend): (keyof JobFingerprint)[] {
   const [now, before] = [fingerprint(job), fingerprint(baseline)];
   const fields = ['status', 'prLink', 'archivedAt'] as const;
   return fields.filter((field) => now[field] !== before[field] && now[field] !== lastTurn?.[field]);

@@ -9,8 +9,15 @@ import {
   type SendOutcome,
   sendOutcomes,
 } from '../contract/index.js';
-import { anyAnswerSchema, type Ask, type End, isAtWork, type Settlement, slotSchema } from '../protocol/index.js';
-import type { WatchOrder, WatchResult } from './judge.js';
+import {
+  type Ask,
+  askReplySchema,
+  type EndReport,
+  isAtWork,
+  type OutcomeReport,
+  slotReplySchema,
+} from '../protocol/index.js';
+import type { WatchRequest, WatchResult } from './judge.js';
 
 /** What a follow-up needs from its environment: a Temporal workflow or the simulation. No call rejects. */
 export interface FollowUpPort {
@@ -29,23 +36,23 @@ export interface FollowUpPort {
    */
   nextTask(): Promise<void>;
   /**
-   * Reads the job and asks the budget. Repeats until there is an answer, and calls `onTrouble` after the first failure.
+   * Reads the job and asks the budget. Repeats until there is a reply, and calls `onTrouble` after the first failure.
    * `result` is `undefined` if the ask was stopped or `untilMs` has passed.
    */
-  askForSlot(order: SlotOrder, untilMs: number, onTrouble: (trouble: Trouble) => void): Stoppable<SlotAnswer>;
-  /** Whether a reset started this run after the run `runId` was answered. Replays return the original answer. */
+  askForSlot(request: SlotRequest, untilMs: number, onTrouble: (trouble: Trouble) => void): Stoppable<SlotResult>;
+  /** Whether a reset started this run after the run `runId` got its reply. Replays return the original result. */
   wasResetSince(runId: string): boolean;
-  /** Asks the budget whether another run has delivered the message. `undefined`: it does not answer. */
+  /** Asks the budget whether another run has delivered the message. `undefined`: it does not reply. */
   wasDelivered(messageTag: string): Promise<Delivered | undefined>;
   /** Whether the history of the workflow is so long or large that the server will soon end it. */
   isHistoryFull(): boolean;
-  readJob(order: ReadOrder): Promise<JobRead>;
+  readJob(request: ReadRequest): Promise<ReadResult>;
   /** Makes only one attempt, whatever happens. */
-  sendMessage(order: SendOrder): Promise<SendResult>;
+  sendMessage(request: SendRequest): Promise<SendResult>;
   /** Resolves when the budget has received the event, or does not run. */
-  tellBudget(event: NewEvent): Promise<void>;
+  reportToBudget(report: NewReport): Promise<void>;
   /** Starts a watch. `result` is `undefined` if it was stopped. */
-  watchJob(order: WatchOrder): Stoppable<WatchResult>;
+  watchJob(request: WatchRequest): Stoppable<WatchResult>;
   /** @param lastSendAtMs when the last send of the message began, or may have */
   show(progress: FollowUpProgress, lastSendAtMs: number | undefined): void;
 }
@@ -62,20 +69,20 @@ export interface Trouble {
 }
 
 /** An event without the fields that the port adds: the workflow id, and the run of an end. */
-export type NewEvent = Omit<Settlement, 'workflowId'> | Omit<End, 'workflowId' | 'runId'>;
+export type NewReport = Omit<OutcomeReport, 'workflowId'> | Omit<EndReport, 'workflowId' | 'runId'>;
 
-export interface SlotOrder {
+export interface SlotRequest {
   projectId: string;
   jobId: string;
   whenActive: FollowUpSettings['whenActive'];
   /** Whether an earlier send may have delivered the message. If so, the budget is asked also if the job is archived. */
   isInDoubt: boolean;
-  /** The run that orders it. A reset run repeats its predecessor's ask, which may have led to a send. */
+  /** The run that makes the request. A reset run repeats its predecessor's ask, which may have led to a send. */
   runId: string;
   ask: Omit<Ask, 'workflowId' | 'runId' | 'leaseMs' | 'drainMs' | 'maxLimit' | 'jobIs'>;
 }
 
-const slotAnswerSchema = z.discriminatedUnion('kind', [
+const slotResultSchema = z.discriminatedUnion('kind', [
   z.object({
     kind: z.literal('asked'),
     /** The job just before the ask. Missing if the service refused the read, or it is at work. */
@@ -83,18 +90,18 @@ const slotAnswerSchema = z.discriminatedUnion('kind', [
     /** The job if it is at work, so that nothing is sent to it. */
     busyJob: agentJobSchema.exactOptional(),
     refusal: z.string().exactOptional(),
-    answer: anyAnswerSchema,
+    reply: askReplySchema,
     /** Whether links to pull requests are kept out of search attributes. */
     linksArePrivate: z.literal(true).exactOptional(),
   }),
-  /** Has an answer only if the follow-up is in doubt. */
-  z.object({ kind: z.literal('archived'), job: agentJobSchema, answer: slotSchema.exactOptional() }),
+  /** Has a reply only if the follow-up is in doubt. */
+  z.object({ kind: z.literal('archived'), job: agentJobSchema, reply: slotReplySchema.exactOptional() }),
   /** `notServed`: this task queue does not serve the project. */
   z.object({ kind: z.enum(['notFound', 'notServed']), message: z.string() }),
 ]);
-export type SlotAnswer = z.infer<typeof slotAnswerSchema>;
+export type SlotResult = z.infer<typeof slotResultSchema>;
 
-export interface SendOrder {
+export interface SendRequest {
   projectId: string;
   jobId: string;
   prompt: string;
@@ -111,7 +118,7 @@ export function reasonAgainst(job: AgentJob, whenActive: FollowUpSettings['whenA
   return whenActive === 'wait' && isAtWork(job) ? 'the job works on another message' : undefined;
 }
 
-export interface ReadOrder {
+export interface ReadRequest {
   projectId: string;
   jobId: string;
   /** The run that was granted the send. */
@@ -122,14 +129,14 @@ export interface ReadOrder {
  * The job before a send. `foreign`: the grant belongs to another run. `refused` is set if the service refuses the read as
  * it refuses messages.
  */
-export type JobRead =
+export type ReadResult =
   | { kind: 'foreign' }
   | { kind: 'job'; job: AgentJob }
   | { kind: 'notFound'; message: string }
   | { kind: 'failed'; message: string; refused?: Pick<SendResult, 'refusal' | 'statusCode' | 'retryAfterMs'> };
 
 /** `runId/sendNumber`. A result without this name was entered by an operator. */
-export function grantName({ runId, sendNumber }: Pick<SendOrder['grant'], 'runId' | 'sendNumber'>): string {
+export function grantName({ runId, sendNumber }: Pick<SendRequest['grant'], 'runId' | 'sendNumber'>): string {
   return `${runId}/${sendNumber}`;
 }
 
@@ -138,11 +145,11 @@ export interface SendResult {
   /** `foreign`: the grant belongs to another run, and this one sent nothing. */
   outcome: SendOutcome | 'foreign';
   baseline?: AgentJob;
-  /** The job, as the service's answer to the message shows it. */
+  /** The job, as the service's response to the message shows it. */
   job?: AgentJob;
   message?: string;
   statusCode?: number;
-  /** As in {@link SlotAnswer}: the grant may have come before an ask was answered. */
+  /** As in {@link SlotResult}: the grant may have come before the reply to an ask. */
   linksArePrivate?: true;
   refusal?: Refusal;
   retryAfterMs?: number;
@@ -151,14 +158,14 @@ export interface SendResult {
 /**
  * Reads the result of a send. Without the name of its grant it was entered by an operator, so the outcome is unknown.
  */
-export function readSendResult(result: unknown, { grant }: SendOrder): SendResult {
+export function readSendResult(result: unknown, { grant }: SendRequest): SendResult {
   const sent = result as SendResult | null | undefined;
   const isKnown = sent?.outcome === 'foreign' || sendOutcomes.some((outcome) => outcome === sent?.outcome);
   if (sent?.grant === grantName(grant) && isKnown) return sent;
   return { grant: grantName(grant), outcome: 'unknown', message: 'the send was completed manually' };
 }
 
-/** Reads the answer of an ask; `undefined` if an operator entered an invalid one. */
-export function readSlotAnswer(result: unknown): SlotAnswer | undefined {
-  return slotAnswerSchema.safeParse(result).success ? (result as SlotAnswer) : undefined;
+/** Reads the result of an ask; `undefined` if an operator entered an invalid one. */
+export function readSlotResult(result: unknown): SlotResult | undefined {
+  return slotResultSchema.safeParse(result).success ? (result as SlotResult) : undefined;
 }

@@ -22,7 +22,7 @@ export const partOrderSchema = z.object({
   /** Starts no more follow-ups, and cancels the open ones. */
   cancel: z.literal(true).optional(),
   /** Reports all ends again, because the batch has forgotten them, as after a reset. */
-  tellAll: z.literal(true).optional(),
+  reportAll: z.literal(true).optional(),
   /** Starts no more follow-ups, because the batch that runs now has other items. */
   orphaned: z.literal(true).optional(),
 });

@@ -19,7 +19,7 @@ import {
 } from '../contract/index.js';
 
 /** The reason that a failed ask or read names; `undefined` if it comes from elsewhere, such as an interceptor. */
-export function knownReason(reason: string): WaitReason | BlockReason | undefined {
+export function toReason(reason: string): WaitReason | BlockReason | undefined {
   return [...waitReasons, ...blockReasons].find((known) => known === reason);
 }
 
@@ -40,7 +40,7 @@ const idText = z.string().min(1).max(255);
 const shortText = z.string().max(100);
 /** Longer than any setting of a worker. */
 const durationMs = z.number().min(0).max(7_200_000);
-/** HTTP status of the service's answer. */
+/** HTTP status of the service's response. */
 const statusCode = z.int().min(100).max(999).exactOptional();
 /** Set if the service refuses a read of the job. */
 const refusedRead = { statusCode, refusal: z.enum(refusals).exactOptional(), retryAfterMs: durationMs.exactOptional() };
@@ -128,8 +128,8 @@ const fullSchema = z.object({
 export type Full = z.infer<typeof fullSchema>;
 
 /** The run `grantedTo` of this workflow id was granted a send before. Empty if the budget cannot remember one. */
-const knownSchema = z.object({
-  kind: z.literal('known'),
+const earlierSendSchema = z.object({
+  kind: z.literal('earlierSend'),
   ...send,
   grantedTo: z.string(),
   /** `null` while the send may be in progress, until `overAtMs`. */
@@ -146,38 +146,38 @@ const knownSchema = z.object({
   /** Whether the budget remembers every send since the follow-up started. */
   remembersAll: z.boolean(),
 });
-export type Known = z.infer<typeof knownSchema>;
+export type EarlierSend = z.infer<typeof earlierSendSchema>;
 
-/** Answers that follow an ask as a signal. Other signals are ignored. */
-export const answerSchema = z.discriminatedUnion('kind', [grantedSchema, waitingSchema]);
+/** Replies that follow an ask as a signal. Other signals are ignored. */
+export const signalledReplySchema = z.discriminatedUnion('kind', [grantedSchema, waitingSchema]);
 
-/** Answers about a slot rather than an earlier send. */
-export const slotSchema = z.discriminatedUnion('kind', [grantedSchema, waitingSchema, fullSchema]);
+/** Replies about a slot rather than an earlier send. */
+export const slotReplySchema = z.discriminatedUnion('kind', [grantedSchema, waitingSchema, fullSchema]);
 
-/** Any answer to an ask. `runId` is the run that asked: a reset run replays its predecessor's answers. */
-export const anyAnswerSchema = z.discriminatedUnion('kind', [
-  slotSchema,
-  knownSchema,
+/** Any reply to an ask. `runId` is the run that asked: a reset run replays its predecessor's replies. */
+export const askReplySchema = z.discriminatedUnion('kind', [
+  slotReplySchema,
+  earlierSendSchema,
   z.object({ kind: z.literal('otherMessage') }),
   z.object({ kind: z.literal('ended') }),
 ]);
-export type Answer = z.infer<typeof anyAnswerSchema>;
+export type AskReply = z.infer<typeof askReplySchema>;
 
-const settlementSchema = z.object({
-  kind: z.literal('settle'),
+const outcomeReportSchema = z.object({
+  kind: z.literal('outcome'),
   workflowId: idText,
   /** Of the run that was granted the send. */
   ...send,
   outcome: z.enum(sendOutcomes),
-  /** When the follow-up learned it, by the server's clock. The slot is held for a window from here. */
+  /** When the follow-up learned it, by the server's clock. The slot is in use for a window from here. */
   atMs: instantMsSchema,
   /** The refusal of the read just before the send, which was then not made. */
   ...refusedRead,
 });
-export type Settlement = z.infer<typeof settlementSchema>;
+export type OutcomeReport = z.infer<typeof outcomeReportSchema>;
 
-/** The end of a follow-up. A grant that it has not settled was never used. */
-const endSchema = z.object({
+/** The end of a follow-up. A grant without a reported outcome was never used. */
+const endReportSchema = z.object({
   kind: z.literal('end'),
   workflowId: idText,
   runId: send.runId,
@@ -185,14 +185,14 @@ const endSchema = z.object({
   turnUntilMs: instantMsSchema.exactOptional(),
   lastTurn: fingerprintSchema.exactOptional(),
 });
-export type End = z.infer<typeof endSchema>;
+export type EndReport = z.infer<typeof endReportSchema>;
 
-/** An event from a follow-up to its budget. A signal cannot be refused, so an invalid one is ignored. */
-export const budgetEventSchema = z.discriminatedUnion('kind', [settlementSchema, endSchema]);
-export type BudgetEvent = z.infer<typeof budgetEventSchema>;
+/** A report from a follow-up to its budget. A signal cannot be refused, so an invalid one is ignored. */
+export const followUpReportSchema = z.discriminatedUnion('kind', [outcomeReportSchema, endReportSchema]);
+export type FollowUpReport = z.infer<typeof followUpReportSchema>;
 
 /** Asks for a slot. Starts the budget if it does not exist. */
-export const askUpdate = defineUpdate<Answer, [Ask]>('ask');
+export const askUpdate = defineUpdate<AskReply, [Ask]>('ask');
 
 export function budgetStartOptions({ projectId, taskQueue }: { projectId: string; taskQueue: string }) {
   return {
@@ -227,8 +227,8 @@ export function describeEarlier(delivered: Delivered): string {
   return `; an earlier run of the follow-up ${delivered === 'yes' ? 'has' : 'may have'} delivered it`;
 }
 
-export const tellSignal = defineSignal<[BudgetEvent]>('tell');
-export const answerSignal = defineSignal<[Granted | Waiting]>('budgetAnswer');
+export const reportSignal = defineSignal<[FollowUpReport]>('report');
+export const replySignal = defineSignal<[Granted | Waiting]>('budgetReply');
 /** Makes a follow-up in line ask again. A failed signal shows that the follow-up does not run. */
 export const wakeSignal = defineSignal('wake');
 
@@ -239,7 +239,7 @@ const settingsSchema = z.object({
   windowMs: z.number().min(1).max(31_536_000_000),
   /** Slots kept free of the batch lane. */
   reserve: count,
-  /** Time beyond the window for which a slot is held, because clocks differ. */
+  /** Time beyond the window for which a slot stays in use, because clocks differ. */
   marginMs: z.number().min(0).max(3_600_000),
 });
 export type BudgetSettings = z.infer<typeof settingsSchema>;

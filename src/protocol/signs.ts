@@ -13,10 +13,10 @@ export type BodyKind = 'job' | 'none' | 'other' | 'unread';
 export type GetJobFailureReason =
   Refusal | 'rejected' | 'service' | 'network' | 'timeout' | 'invalid-body' | 'no-key' | 'not-served';
 
-/** What an answer of the service means. */
+/** What a response of the service means. */
 export interface Sign {
-  /** The answer, in the words of the docs. */
-  answer: string;
+  /** The response, in the words of the docs. */
+  response: string;
   statuses: readonly string[];
   /** What it says of a message. */
   message: SendOutcome;
@@ -47,14 +47,14 @@ type SignFields = [
 /** @param fields first the statuses, with commas between them, and what follows them in the docs */
 function sign(...fields: SignFields): Sign {
   const [statuses, more, message, read, alone, all, bodies] = fields;
-  const answer = `${statuses}${more}`;
-  return { answer, statuses: statuses.split(', '), message, read, alone, all, ...(bodies && { bodies }) };
+  const response = `${statuses}${more}`;
+  return { response, statuses: statuses.split(', '), message, read, alone, all, ...(bodies && { bodies }) };
 }
 
 const UNCLEAR = ', or none after the request began';
 const unclear = sign('3xx, 408, 409, 425, 5xx', UNCLEAR, 'unknown', 'service', RECONCILE, OUTAGE);
 
-/** All answers, and what they mean: the only place that says so. The first that matches counts. */
+/** All responses, and what they mean: the only place that says so. The first that matches counts. */
 export const signs: readonly Sign[] = [
   sign('2xx', ' with a job, or with a body that was lost', 'sent', 'job', WATCH, SAME, ['job', 'unread']),
   sign('2xx', ' without a body', 'sent', 'invalid-body', WATCH, SAME, ['none']),
@@ -75,7 +75,7 @@ export const signs: readonly Sign[] = [
   sign('', 'none, as the request provably never began', 'notSent', 'network', 'the message keeps its place', SAME),
 ];
 
-/** What an answer means. 408, 409, 425 and 5xx prove nothing: a gateway answers so to requests that were delivered. */
+/** What a response means. 408, 409, 425 and 5xx prove nothing: a gateway answers so to requests that were delivered. */
 export function signOf(statusCode: number, body: BodyKind = 'unread'): Sign {
   const names = [String(statusCode), `${Math.floor(statusCode / 100)}xx`];
   const found = signs.find(
@@ -99,7 +99,7 @@ export function refusalOf(outcome: SendOutcome | GetJobFailureReason): Refusal |
   return refusals.find((known) => known === outcome);
 }
 
-/** What was seen of the service, and what to look at if it answers so to all messages of a project. */
+/** What the service does, and what to check if it does so to all messages of a project. */
 export const REFUSALS: Readonly<Record<Refusal, { what: string; fix: string }>> = {
   limited: { what: 'the service answers 429', fix: 'nothing' },
   credentials: {

@@ -4,25 +4,25 @@ import { hash64, object } from '../common/index.js';
 import { targetNameSchema, type Webhook, webhookSchema, WorkflowIdPrefix } from '../contract/index.js';
 
 /** Input of the `followUpWebhook` workflow. Internal: follow-ups and batches start it. */
-export const webhookOrderSchema = object({
+export const webhookRequestSchema = object({
   target: targetNameSchema,
   /** Identifies the event: the header `webhook-id` of each attempt. */
   id: z.string().regex(/^[\w-]{1,64}$/),
   body: webhookSchema,
 });
-export type WebhookOrder = z.infer<typeof webhookOrderSchema>;
+export type WebhookRequest = z.infer<typeof webhookRequestSchema>;
 
-/** Id of an event. A repetition after a reset has the same id, unless it tells something else. */
+/** Id of an event. A repetition after a reset has the same id, unless its content differs. */
 export function webhookId(firstRunId: string, event: Omit<Webhook, 'timestamp'>): string {
   // The order of counts by failure type is that of their arrival.
-  const inOrder = (_key: string, value: unknown) =>
+  const sorted = (_key: string, value: unknown) =>
     typeof value !== 'object' || value === null || Array.isArray(value)
       ? value
       : Object.fromEntries(Object.entries(value).sort());
-  return `${firstRunId}-${hash64(JSON.stringify(event, inOrder))}`;
+  return `${firstRunId}-${hash64(JSON.stringify(event, sorted))}`;
 }
 
-export function webhookWorkflowId({ target, id }: Pick<WebhookOrder, 'target' | 'id'>): string {
+export function webhookWorkflowId({ target, id }: Pick<WebhookRequest, 'target' | 'id'>): string {
   return `${WorkflowIdPrefix.followUpWebhook}${target}/${id}`;
 }
 

@@ -40,8 +40,8 @@ export function keepSecret(text: string, spellings: Spellings = 'every'): void {
 
 function keepLiteral(secret: string): void {
   const start = secret.slice(0, MIN_LENGTH);
-  const known = literals.get(start) ?? [];
-  if (!known.includes(secret)) literals.set(start, [...known, secret]);
+  const sameStart = literals.get(start) ?? [];
+  if (!sameStart.includes(secret)) literals.set(start, [...sameStart, secret]);
 }
 
 const KEY = /^(?:AGENT_JOBS_API_KEY|TEMPORAL_API_KEY|TEMPORAL_CODEC_AUTH)$/;

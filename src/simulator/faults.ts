@@ -4,7 +4,7 @@ export type Failure =
   /** Another status, with the interface's Error body. */
   | { status: number; error?: string; headers?: Record<string, string> };
 
-/** The answer, with its status at once and its body in drips over this time. */
+/** The response, with its status at once and its body in drips over this time. */
 export interface Drip {
   dripMs: number;
 }

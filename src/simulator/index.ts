@@ -9,8 +9,8 @@ import type { PlannedFault } from './faults.js';
 import type { JobChange, NewJob, ServiceJob } from './jobs.js';
 import { Ledger, type LedgerEntry, maxInAnyWindow } from './ledger.js';
 import { type MessageHook, Service } from './requests.js';
-import { type Answer, deliver, errorAnswer } from './responses.js';
-import { type SimulatorOptions, type SimulatorUpdate, toSettings } from './simulator-options.js';
+import { deliver, errorResponse, type SimulatedResponse } from './responses.js';
+import { type SimulatorOptions, type SimulatorUpdate, withDefaults } from './simulator-options.js';
 
 export { type PlannedFault } from './faults.js';
 export { type NewJob } from './jobs.js';
@@ -53,7 +53,7 @@ export interface Simulator {
  * @throws naming each invalid option; if the port is taken; if the ledger file cannot be written
  */
 export async function startSimulator(options: SimulatorOptions = {}, onMessage?: MessageHook): Promise<Simulator> {
-  const settings = toSettings(options);
+  const settings = withDefaults(options);
   const ledger = await Ledger.open(settings.ledgerFile);
   const closing = new AbortController();
   // Every waiting request listens to it.
@@ -93,7 +93,7 @@ export async function startSimulator(options: SimulatorOptions = {}, onMessage?:
       const gets = service.requestsFor('GET', projectId, jobId);
       return job && { ...job.truth(Date.now()), messages: job.messages, gets };
     },
-    update: (patch) => void Object.assign(settings, toSettings({ ...settings, ...patch })),
+    update: (patch) => void Object.assign(settings, withDefaults({ ...settings, ...patch })),
     failNext: (fault) => service.faults.add(fault),
     clearFaults: () => service.faults.clear(),
     maxInAnyWindow(projectId, windowMs) {
@@ -104,12 +104,12 @@ export async function startSimulator(options: SimulatorOptions = {}, onMessage?:
   };
 
   async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const answer = await answerTo(request, await buffer(request));
-    await deliver(answer, response, closing.signal);
-    await answer.afterDelivery?.();
+    const reply = await respondTo(request, await buffer(request));
+    await deliver(reply, response, closing.signal);
+    await reply.afterDelivery?.();
   }
 
-  async function answerTo({ method, url, headers }: IncomingMessage, body: Buffer): Promise<Answer> {
+  async function respondTo({ method, url, headers }: IncomingMessage, body: Buffer): Promise<SimulatedResponse> {
     // Not a parsed URL, in which ".." would be resolved: an id with it must not reach another job.
     const [, projectId = '', jobId = '', message] = SERVICE_PATH.exec(url?.split('?')[0] ?? '') ?? [];
     const areIds = [projectId, jobId].every((id) => idSchema.safeParse(id).success);
@@ -117,16 +117,16 @@ export async function startSimulator(options: SimulatorOptions = {}, onMessage?:
     const request = { projectId, jobId, authorization, contentType, body };
     if (areIds && method === 'GET' && !message) return service.getJob(request);
     if (areIds && method === 'POST' && message) return service.postMessage(request);
-    return errorAnswer(404, 'not found');
+    return errorResponse(404, 'not found');
   }
 
-  /** Answers with an error of the simulator itself, such as a full disk, unless the client or the simulator is gone. */
+  /** Answers with an error of the simulator itself, such as a full disk, unless the client has disconnected or the simulator is closed. */
   function giveUp(request: IncomingMessage, response: ServerResponse, error: unknown): void {
     if (closing.signal.aborted || response.headersSent || !request.complete) {
       response.destroy();
       return;
     }
-    const { status, headers, text } = errorAnswer(500, `simulator: ${String(error)}`);
+    const { status, headers, text } = errorResponse(500, `simulator: ${String(error)}`);
     response.writeHead(status, headers).end(text);
   }
 

@@ -10,7 +10,7 @@ export interface LedgerEntry {
   /** `null` if the body had none. */
   prompt: string | null;
   accepted: boolean;
-  /** HTTP status of the answer; 0 if a fault leaves the message without one. */
+  /** HTTP status of the response; 0 if a fault leaves the message without one. */
   status: number;
 }
 
@@ -65,14 +65,14 @@ export class Ledger {
   }
 }
 
-/** Most of these times, in any order, in any rolling window. Two times `windowMs` apart do not share a window. */
+/** The largest number of these times in any rolling window, in any order. Two times `windowMs` apart do not share a window. */
 export function maxInAnyWindow(instantsMs: readonly number[], windowMs: number): number {
   const sorted = [...instantsMs].sort((a, b) => a - b);
   let first = 0;
-  let most = 0;
+  let max = 0;
   for (const [index, instant] of sorted.entries()) {
     while ((sorted[first] ?? instant) <= instant - windowMs) first++;
-    most = Math.max(most, index - first + 1);
+    max = Math.max(max, index - first + 1);
   }
-  return most;
+  return max;
 }

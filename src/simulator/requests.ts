@@ -5,14 +5,21 @@ import { JobStore } from './jobs.js';
 import type { Ledger, LedgerEntry } from './ledger.js';
 import { type Limiter, shareLimiter } from './limiter.js';
 import { createRandom, type Random } from './random.js';
-import { type Answer, errorAnswer, failedAnswer, jobAnswer, retryAfterHeader, struckAnswer } from './responses.js';
+import {
+  errorResponse,
+  failedResponse,
+  jobResponse,
+  retryAfterHeader,
+  type SimulatedResponse,
+  struckResponse,
+} from './responses.js';
 import type { SimulatorSettings } from './simulator-options.js';
 
 /**
- * Steps of a message request: it has arrived, before any decision; it is in the ledger, also on disk; its answer is
+ * Steps of a message request: it has arrived, before any decision; it is in the ledger, also on disk; its response is
  * written to the socket.
  */
-export type MessageStep = 'received' | 'recorded' | 'answered';
+export type MessageStep = 'received' | 'recorded' | 'responded';
 
 /** Called at each step; the request continues when it resolves. */
 export type MessageHook = (reached: { step: MessageStep; projectId: string; jobId: string }) => Promise<void> | void;
@@ -25,7 +32,7 @@ interface ServiceRequest {
   body: Buffer;
 }
 
-type Decision = { answer: Answer } & Pick<LedgerEntry, 'countedAtMs' | 'accepted'>;
+type Decision = { response: SimulatedResponse } & Pick<LedgerEntry, 'countedAtMs' | 'accepted'>;
 
 const promptSchema = z.looseObject({ prompt: z.string() });
 
@@ -54,38 +61,38 @@ export class Service {
     return this.#requests.get(`${method} ${projectId}/${jobId}`) ?? 0;
   }
 
-  /** `GET /v2/agent/{projectId}/job/{id}`. Resolves when the answer is due. */
-  async getJob(request: ServiceRequest): Promise<Answer> {
+  /** `GET /v2/agent/{projectId}/job/{id}`. Resolves when the response is due. */
+  async getJob(request: ServiceRequest): Promise<SimulatedResponse> {
     this.gets++;
     const { fault, latencyMs } = this.#begin('GET', request);
-    const answer = this.#read(request, fault);
+    const response = this.#read(request, fault);
     await this.#wait(latencyMs);
-    return answer;
+    return response;
   }
 
-  #read(request: ServiceRequest, fault: PlannedFault | undefined): Answer {
-    if (!this.#isAuthorized(request)) return errorAnswer(401, 'invalid API key');
-    if (fault && fault.when !== 'after') return failedAnswer(fault.how);
+  #read(request: ServiceRequest, fault: PlannedFault | undefined): SimulatedResponse {
+    if (!this.#isAuthorized(request)) return errorResponse(401, 'invalid API key');
+    if (fault && fault.when !== 'after') return failedResponse(fault.how);
     const nowMs = Date.now();
     const job = this.jobs.find(request.projectId, request.jobId, nowMs);
-    if (!job) return errorAnswer(404, 'agent job not found');
-    const whole = jobAnswer(job.shown(nowMs), { withStatus: true });
-    return fault ? struckAnswer(whole, fault.how) : whole;
+    if (!job) return errorResponse(404, 'agent job not found');
+    const whole = jobResponse(job.shown(nowMs), { withStatus: true });
+    return fault ? struckResponse(whole, fault.how) : whole;
   }
 
-  /** `POST /v2/agent/{projectId}/job/{id}/message`. Resolves when the answer is due, after the ledger has the entry. */
-  async postMessage(request: ServiceRequest): Promise<Answer> {
+  /** `POST /v2/agent/{projectId}/job/{id}/message`. Resolves when the response is due, after the ledger has the entry. */
+  async postMessage(request: ServiceRequest): Promise<SimulatedResponse> {
     const { projectId, jobId } = request;
     const receivedAtMs = Date.now();
     const { fault, latencyMs } = this.#begin('POST', request);
     const reach = async (step: MessageStep): Promise<void> => this.onMessage?.({ step, projectId, jobId });
     await reach('received');
     const prompt = readPrompt(request.body);
-    const { answer, ...decided } = this.#decide(request, prompt, fault);
-    await this.ledger.append({ receivedAtMs, projectId, jobId, prompt, ...decided, status: answer.status });
+    const { response, ...decided } = this.#decide(request, prompt, fault);
+    await this.ledger.append({ receivedAtMs, projectId, jobId, prompt, ...decided, status: response.status });
     await reach('recorded');
     await this.#wait(latencyMs);
-    return { ...answer, afterDelivery: () => reach('answered') };
+    return { ...response, afterDelivery: () => reach('responded') };
   }
 
   /**
@@ -95,28 +102,32 @@ export class Service {
    */
   #decide(request: ServiceRequest, prompt: string | null, fault: PlannedFault | undefined): Decision {
     const nowMs = Date.now();
-    const refuse = (answer: Answer, countedAtMs: number | null): Decision => ({ answer, countedAtMs, accepted: false });
-    if (!this.#isAuthorized(request)) return refuse(errorAnswer(401, 'invalid API key'), null);
-    const struck = fault && fault.when !== 'after' ? failedAnswer(fault.how) : undefined;
+    const refuse = (response: SimulatedResponse, countedAtMs: number | null): Decision => ({
+      response,
+      countedAtMs,
+      accepted: false,
+    });
+    if (!this.#isAuthorized(request)) return refuse(errorResponse(401, 'invalid API key'), null);
+    const struck = fault && fault.when !== 'after' ? failedResponse(fault.how) : undefined;
     if (struck?.status === 401 || struck?.status === 429) return refuse(struck, null);
 
     const availableInMs = this.#limiterOf(request.projectId, nowMs)(nowMs);
     if (availableInMs > 0) {
       const headers = retryAfterHeader(this.settings.retryAfter, availableInMs);
-      return refuse(errorAnswer(429, 'rate limit exceeded', headers), null);
+      return refuse(errorResponse(429, 'rate limit exceeded', headers), null);
     }
     if (struck) return refuse(struck, nowMs);
 
     const job = this.jobs.find(request.projectId, request.jobId, nowMs);
-    if (!job) return refuse(errorAnswer(404, 'agent job not found'), nowMs);
+    if (!job) return refuse(errorResponse(404, 'agent job not found'), nowMs);
     const isJson = request.contentType?.split(';')[0]?.trim().toLowerCase() === 'application/json';
-    if (!isJson) return refuse(errorAnswer(400, 'Content-Type must be application/json'), nowMs);
-    if (!prompt) return refuse(errorAnswer(400, 'prompt must be a string of at least 1 character'), nowMs);
-    if (job.truth(nowMs).status === 'archived') return refuse(errorAnswer(400, 'agent job is archived'), nowMs);
+    if (!isJson) return refuse(errorResponse(400, 'Content-Type must be application/json'), nowMs);
+    if (!prompt) return refuse(errorResponse(400, 'prompt must be a string of at least 1 character'), nowMs);
+    if (job.truth(nowMs).status === 'archived') return refuse(errorResponse(400, 'agent job is archived'), nowMs);
 
     job.message(nowMs);
-    const whole = jobAnswer(job.truth(nowMs), { withStatus: this.settings.statusInPostAnswer });
-    return { answer: fault ? struckAnswer(whole, fault.how) : whole, countedAtMs: nowMs, accepted: true };
+    const whole = jobResponse(job.truth(nowMs), { withStatus: this.settings.statusInPostResponse });
+    return { response: fault ? struckResponse(whole, fault.how) : whole, countedAtMs: nowMs, accepted: true };
   }
 
   /** The latency of a request depends only on the seed and its number among those of its method and job. */

@@ -4,7 +4,7 @@ import type { Drip, Failure } from './faults.js';
 import type { ServiceJob } from './jobs.js';
 import type { RetryAfterForm } from './simulator-options.js';
 
-export interface Answer {
+export interface SimulatedResponse {
   /** 0: none is sent. */
   status: number;
   headers: Record<string, string>;
@@ -15,23 +15,23 @@ export interface Answer {
   afterDelivery?: () => Promise<void>;
 }
 
-/** A job with its status or, as in the interface's sample answer to a message, without it. */
-export function jobAnswer(job: ServiceJob, { withStatus }: { withStatus: boolean }): Answer {
+/** A job with its status or, as in the interface's sample response to a message, without it. */
+export function jobResponse(job: ServiceJob, { withStatus }: { withStatus: boolean }): SimulatedResponse {
   return json(200, withStatus ? job : { ...job, status: undefined });
 }
 
-export function errorAnswer(status: number, error: string, headers: Record<string, string> = {}): Answer {
+export function errorResponse(status: number, error: string, headers: Record<string, string> = {}): SimulatedResponse {
   return json(status, { error }, headers);
 }
 
-export function failedAnswer(how: Failure): Answer {
+export function failedResponse(how: Failure): SimulatedResponse {
   if (typeof how === 'string') return { status: 0, headers: {}, text: '', how };
-  return errorAnswer(how.status, how.error ?? 'planned answer', how.headers);
+  return errorResponse(how.status, how.error ?? 'planned response', how.headers);
 }
 
-/** The answer if a fault strikes after the request has taken effect. */
-export function struckAnswer(answer: Answer, how: Failure | Drip): Answer {
-  return typeof how === 'object' && 'dripMs' in how ? { ...answer, how } : failedAnswer(how);
+/** The response if a fault strikes after the request has taken effect. */
+export function struckResponse(reply: SimulatedResponse, how: Failure | Drip): SimulatedResponse {
+  return typeof how === 'object' && 'dripMs' in how ? { ...reply, how } : failedResponse(how);
 }
 
 /** The Retry-After header of a 429, in whole seconds, rounded up, in both forms; empty if there is none. */
@@ -41,7 +41,7 @@ export function retryAfterHeader(form: RetryAfterForm, waitMs: number): Record<s
   return { 'retry-after': new Date(Math.ceil((Date.now() + waitMs) / 1_000) * 1_000).toUTCString() };
 }
 
-function json(status: number, body: unknown, headers: Record<string, string> = {}): Answer {
+function json(status: number, body: unknown, headers: Record<string, string> = {}): SimulatedResponse {
   return {
     status,
     headers: { 'content-type': 'application/json; charset=utf-8', ...headers },
@@ -51,9 +51,9 @@ function json(status: number, body: unknown, headers: Record<string, string> = {
 
 const DRIPS = 20;
 
-/** Sends an answer. Rejects with an AbortError if `signal` aborts. */
+/** Sends a response. Rejects with an AbortError if `signal` aborts. */
 export async function deliver(
-  { how, ...answer }: Answer,
+  { how, ...reply }: SimulatedResponse,
   response: ServerResponse,
   signal: AbortSignal,
 ): Promise<void> {
@@ -62,8 +62,8 @@ export async function deliver(
     response.socket?.resetAndDestroy();
     return;
   }
-  const bytes = Buffer.from(answer.text);
-  response.writeHead(answer.status, { ...answer.headers, 'content-length': bytes.length });
+  const bytes = Buffer.from(reply.text);
+  response.writeHead(reply.status, { ...reply.headers, 'content-length': bytes.length });
   if (how) {
     response.flushHeaders();
     const size = Math.ceil(bytes.length / DRIPS);

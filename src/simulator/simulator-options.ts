@@ -22,7 +22,7 @@ export const simulatorOptionsSchema = z.strictObject({
   port: whole(0, 65_535, 'must be a port from 0 to 65535').default(0),
   /** Seed of all randomness. @default 1 */
   seed: whole(0, 0xffff_ffff, 'must be a whole number from 0 to 4294967295').default(1),
-  /** Each ledger entry is appended to this file as a line of JSON, and synced to disk, before its answer is sent. */
+  /** Each ledger entry is appended to this file as a line of JSON, and synced to disk, before its response is sent. */
   ledgerFile: z.string().min(1).optional(),
   /** The accepted key. @default DEMO_API_KEY */
   apiKey: z.string().min(1).default(DEMO_API_KEY),
@@ -44,12 +44,12 @@ export const simulatorOptionsSchema = z.strictObject({
   staleWindowMs: durationMs.default(0),
   /** How long the agent works on a message. @default 2 s to 6 s */
   turn: durationRange.default({ minMs: 2_000, maxMs: 6_000 }),
-  /** Wait before every answer. @default 0 */
+  /** Wait before every response. @default 0 */
   latency: durationRange.default({ minMs: 0, maxMs: 0 }),
   /** Whether jobs are created when first requested; the id decides how they behave. @default false */
   autoCreate: z.boolean().default(false),
-  /** Whether the answer to a message has the field `status`. @default false, as in the interface's sample */
-  statusInPostAnswer: z.boolean().default(false),
+  /** Whether the response to a message has the field `status`. @default false, as in the interface's sample */
+  statusInPostResponse: z.boolean().default(false),
 });
 
 export type SimulatorOptions = z.input<typeof simulatorOptionsSchema>;
@@ -58,7 +58,7 @@ export type SimulatorSettings = z.output<typeof simulatorOptionsSchema>;
 export type SimulatorUpdate = Pick<SimulatorOptions, 'apiKey' | 'apiKeys' | 'latency' | 'staleWindowMs'>;
 
 /** @throws naming every invalid field */
-export function toSettings(options: SimulatorOptions): SimulatorSettings {
+export function withDefaults(options: SimulatorOptions): SimulatorSettings {
   const parsed = parseInput(simulatorOptionsSchema, options);
   if (!parsed.ok) throw new Error(`simulator options: ${describeIssues(parsed.issues)}`);
   return parsed.value;

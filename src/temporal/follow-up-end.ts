@@ -50,8 +50,8 @@ async function readOutcome(result: Promise<unknown>, wasSent: boolean): Promise<
     return outcomeOfResult(await result);
   } catch (error) {
     if (!(error instanceof WorkflowFailedError)) throw error;
-    const { error: told } = outcomeOfFailure(error.cause);
-    if (!told || !wasSent || told.delivered !== 'unknown') return { ...(told && { error: told }) };
-    return { error: { ...told, message: `${told.message} after its message was sent`, delivered: 'yes' } };
+    const { error: failure } = outcomeOfFailure(error.cause);
+    if (!failure || !wasSent || failure.delivered !== 'unknown') return { ...(failure && { error: failure }) };
+    return { error: { ...failure, message: `${failure.message} after its message was sent`, delivered: 'yes' } };
   }
 }

@@ -23,15 +23,15 @@ const AT_ONCE = 10;
 /**
  * Like `Promise.all(items.map(work))`, but ten at a time, because each call costs the server, and often a worker, time.
  */
-export async function fewAtATime<Item, Answer>(
+export async function fewAtATime<Item, Result>(
   items: readonly Item[],
-  work: (item: Item) => Promise<Answer>,
-): Promise<Answer[]> {
-  const answers: Answer[] = [];
+  work: (item: Item) => Promise<Result>,
+): Promise<Result[]> {
+  const results: Result[] = [];
   for (let next = 0; next < items.length; next += AT_ONCE) {
-    answers.push(...(await Promise.all(items.slice(next, next + AT_ONCE).map(work))));
+    results.push(...(await Promise.all(items.slice(next, next + AT_ONCE).map(work))));
   }
-  return answers;
+  return results;
 }
 
 /** Describes the newest run of a workflow; `undefined` if the workflow does not exist. */

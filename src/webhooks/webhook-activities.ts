@@ -3,12 +3,12 @@ import type { LookupFunction } from 'node:net';
 import { ApplicationFailure, Context } from '@temporalio/activity';
 import { Client } from 'undici';
 import { parseRetryAfterMs } from '../agent-jobs/outcomes.js';
-import { type Answer, DeadlineError, readAnswer, withinDeadline } from '../agent-jobs/response.js';
+import { DeadlineError, type HttpResponse, readResponse, withinDeadline } from '../agent-jobs/response.js';
 import { createSingleConnection } from '../agent-jobs/single-connection.js';
 import { codeOf } from '../common/index.js';
 import type { Webhook } from '../contract/index.js';
 import { PACKAGE_VERSION } from '../node/package.js';
-import type { WebhookOrder } from '../protocol/index.js';
+import type { WebhookRequest } from '../protocol/index.js';
 import { createSerialLookup } from './lookup.js';
 import type { WebhookTarget, WebhookTargets } from './targets.js';
 
@@ -21,16 +21,16 @@ export interface WebhookDependencies {
   maxAttempts: number;
 }
 
-/** Deadline of one attempt, from connecting to the end of the answer. */
+/** Deadline of one attempt, from connecting to the end of the response. */
 const ATTEMPT_MS = 15_000;
 /** Attempts under way to one target in this process. A slow receiver takes no more of the worker's activity slots. */
-const MOST_ATTEMPTS = 10;
+const MAX_ATTEMPTS = 10;
 const FIRST_WAIT_MS = 5_000;
 const LONGEST_WAIT_MS = 3_600_000;
 /** Of a webhook that was not tried, because others were. */
 const LONGEST_TURN_AWAY_MS = 60_000;
-const MAX_ANSWER_BYTES = 65_536;
-/** The receiver wants no more webhooks: https://www.standardwebhooks.com. */
+const MAX_RESPONSE_BYTES = 65_536;
+/** HTTP 410: the receiver accepts no more webhooks: https://www.standardwebhooks.com. */
 const GONE = 410;
 
 /** The activities of webhooks. */
@@ -46,21 +46,21 @@ export function createWebhookActivities({ targets, linksArePrivate, maxAttempts 
      *
      * @throws ApplicationFailure with the time of the next attempt. The URL is in no message
      */
-    async deliverWebhook({ target: name, id, body }: WebhookOrder): Promise<void> {
+    async deliverWebhook({ target: name, id, body }: WebhookRequest): Promise<void> {
       const target = (await targets()).get(name);
       if (!target) throw failed(`this worker has no webhook ${name}`);
       const toSame = underWay.filter((other) => other === name).length;
-      if (toSame >= MOST_ATTEMPTS || underWay.length >= maxAttempts) {
+      if (toSame >= MAX_ATTEMPTS || underWay.length >= maxAttempts) {
         throw failed(`${underWay.length} other attempts are under way, ${toSame} to ${name}`, {
-          mostMs: LONGEST_TURN_AWAY_MS,
+          maxMs: LONGEST_TURN_AWAY_MS,
         });
       }
       underWay.push(name);
       try {
         const text = JSON.stringify(linksArePrivate ? withoutLink(body) : body);
-        const { answer, error } = await post(target, id, text, lookup);
-        if (!answer) throw failed(`${name} does not answer: ${reasonOf(error)}`);
-        const { statusCode, headers } = answer;
+        const { response, error } = await post(target, id, text, lookup);
+        if (!response) throw failed(`${name} does not answer: ${reasonOf(error)}`);
+        const { statusCode, headers } = response;
         if (statusCode >= 200 && statusCode < 300) return;
         const leastMs = parseRetryAfterMs(headers['retry-after'], headers['date'], Date.now());
         throw failed(`${name} answers HTTP ${statusCode}`, { leastMs, nonRetryable: statusCode === GONE });
@@ -85,7 +85,7 @@ async function post(
   id: string,
   body: string,
   lookup: LookupFunction,
-): Promise<{ answer?: Answer; error: unknown }> {
+): Promise<{ response?: HttpResponse; error: unknown }> {
   const timestamp = Math.floor(Date.now() / 1_000);
   const sign = (secret: Buffer) =>
     `v1,${createHmac('sha256', secret).update(`${id}.${timestamp}.${body}`).digest('base64')}`;
@@ -98,14 +98,14 @@ async function post(
   };
   const client = new Client(url.origin, {
     connect: createSingleConnection({ connectTimeoutMs: ATTEMPT_MS, lookup }).connect,
-    maxResponseSize: MAX_ANSWER_BYTES,
+    maxResponseSize: MAX_RESPONSE_BYTES,
     // The deadline covers both.
     headersTimeout: 0,
     bodyTimeout: 0,
   });
-  const attempt: { answer?: Answer } = {};
+  const attempt: { response?: HttpResponse } = {};
   const request = client.request({ method: 'POST', path: `${url.pathname}${url.search}`, headers, body });
-  const error = await withinDeadline(ATTEMPT_MS, readAnswer(request, attempt));
+  const error = await withinDeadline(ATTEMPT_MS, readResponse(request, attempt));
   void client.destroy().catch(() => undefined);
   return { ...attempt, error };
 }
@@ -120,12 +120,12 @@ function failed(
   message: string,
   {
     leastMs = 0,
-    mostMs = LONGEST_WAIT_MS,
+    maxMs = LONGEST_WAIT_MS,
     nonRetryable = false,
-  }: { leastMs?: number | undefined; mostMs?: number; nonRetryable?: boolean } = {},
+  }: { leastMs?: number | undefined; maxMs?: number; nonRetryable?: boolean } = {},
 ): ApplicationFailure {
   const { attempt } = Context.current().info;
-  const waitMs = Math.min(FIRST_WAIT_MS * 2 ** (attempt - 1), mostMs) * (0.8 + 0.4 * Math.random());
+  const waitMs = Math.min(FIRST_WAIT_MS * 2 ** (attempt - 1), maxMs) * (0.8 + 0.4 * Math.random());
   const nextRetryDelay = Math.ceil(Math.max(waitMs, leastMs));
   return ApplicationFailure.create({ type: 'webhook', message, nonRetryable, nextRetryDelay });
 }

@@ -52,10 +52,10 @@ export function boundSends(client: AgentJobsClient, { projects, ceiling }: SendB
       const issue = refusal(projectId);
       if (issue !== undefined) return { outcome: 'notSent', message: `nothing was sent: ${issue}` };
       if (isFull(projectId)) {
-        const most = `${ceiling.limit} messages in ${formatDuration(ceiling.windowMs)}`;
+        const allowed = `${ceiling.limit} messages in ${formatDuration(ceiling.windowMs)}`;
         return {
           outcome: 'notSent',
-          message: `nothing was sent: this worker has sent ${most} to project ${projectId}, the most that FOLLOW_UP_BUDGET_MAX_LIMIT allows, and its budget granted more`,
+          message: `nothing was sent: this worker has sent ${allowed} to project ${projectId}, the most that FOLLOW_UP_BUDGET_MAX_LIMIT allows, and its budget granted more`,
         };
       }
       return client.sendMessage({

@@ -17,7 +17,7 @@ const MAX_WAITING_BYTES = 1_048_576;
 
 /**
  * Creates a logger that writes to stderr synchronously, because the last lines before a crash matter most. Lines that
- * stderr does not accept, because its disk is full or its reader is gone, are dropped, and the work continues.
+ * stderr does not accept, because its disk is full or its reader has closed it, are dropped, and the work continues.
  */
 export function createLogger({ level, format }: LoggingConfig, destination?: DestinationStream): Logger {
   const target = destination ?? openStderr();

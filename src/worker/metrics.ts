@@ -47,19 +47,19 @@ export function meterAgentJobs(client: AgentJobsClient, meter: MetricMeter): Age
   };
 }
 
-/** Counts the budgets' answers, and the reasons for missing ones. */
+/** Counts the budgets' replies, and the reasons for missing ones. */
 export function meterBudgets(budgets: Budgets, meter: MetricMeter): Budgets {
-  const asks = meter.createCounter('follow_up_budget_ask', undefined, 'Asks to the budgets by answer');
+  const asks = meter.createCounter('follow_up_budget_ask', undefined, 'Asks to the budgets by reply');
   return {
     ...budgets,
     async ask(projectId, ask) {
       try {
-        const answer = await budgets.ask(projectId, ask);
-        asks.add(1, { answer: answer.kind, reason: 'reason' in answer ? answer.reason : 'none' });
-        return answer;
+        const reply = await budgets.ask(projectId, ask);
+        asks.add(1, { reply: reply.kind, reason: 'reason' in reply ? reply.reason : 'none' });
+        return reply;
       } catch (error) {
         asks.add(1, {
-          answer: 'none',
+          reply: 'none',
           reason: error instanceof BudgetStoppedError ? 'budget-stopped' : 'budget-silent',
         });
         throw error;

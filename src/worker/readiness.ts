@@ -5,7 +5,7 @@ import { describeGrpcError, GrpcStatus, grpcStatusOf, pause } from '../temporal/
 import { polledQueues, type QueueType, readPollers } from '../temporal/lookups.js';
 import type { Readiness } from './status-server.js';
 
-/** How long an answer is valid, so that many probes cost one check. */
+/** How long a result is valid, so that many probes cost one check. */
 const CHECK_EVERY_MS = 5_000;
 
 /** Below the usual timeouts of probes. */

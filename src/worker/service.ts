@@ -125,24 +125,24 @@ export async function runUntilSignal(
   start: (signal: AbortSignal) => Promise<WorkerService>,
   logger: Logger,
 ): Promise<void> {
-  const told = new AbortController();
+  const stopping = new AbortController();
   let service: WorkerService | undefined;
   const onSignal = (name: NodeJS.Signals): void => {
-    if (told.signal.aborted) {
+    if (stopping.signal.aborted) {
       logger.warn({ signal: name }, 'Still shutting down: waiting for sends in progress');
       return;
     }
     logger.info({ signal: name }, 'Shutting down');
-    told.abort(new Error(`ended by ${name}`));
+    stopping.abort(new Error(`ended by ${name}`));
     service?.shutdown().catch(() => undefined);
   };
   for (const name of shutdownSignals) process.on(name, onSignal);
   try {
-    service = await start(told.signal);
-    if (told.signal.aborted) await service.shutdown();
+    service = await start(stopping.signal);
+    if (stopping.signal.aborted) await service.shutdown();
     await service.run();
   } catch (error) {
-    if (service === undefined && told.signal.aborted) return;
+    if (service === undefined && stopping.signal.aborted) return;
     throw error;
   } finally {
     for (const name of shutdownSignals) process.off(name, onSignal);

@@ -5,7 +5,7 @@ import { ConfigError, type StatusAddress } from '../config/index.js';
 import { PACKAGE_VERSION } from '../node/package.js';
 import { maskSecrets } from '../secrets/secrets.js';
 
-/** The answer of `/readyz`: whether the worker accepts and can send follow-ups, and if not, why. */
+/** The response of `/readyz`: whether the worker accepts and can send follow-ups, and if not, why. */
 export interface Readiness {
   ready: boolean;
   reason: string;
@@ -33,7 +33,7 @@ const METRICS_TIMEOUT_MS = 5_000;
  */
 export async function startStatusServer({ host, port }: StatusAddress, status: WorkerStatus) {
   const server = createServer(({ method, url }, response) => {
-    void answer(method, url?.split('?')[0], status).then(([code, body]) => {
+    void respond(method, url?.split('?')[0], status).then(([code, body]) => {
       const type = 'text/plain; version=0.0.4; charset=utf-8';
       response.writeHead(code, { 'content-type': type, 'cache-control': 'no-store', allow: 'GET, HEAD' });
       // Masked as a whole: metrics and reasons may hold a secret anywhere.
@@ -64,10 +64,14 @@ function hostAndPort(host: string, port: number): string {
   return `${host.includes(':') ? `[${host}]` : host}:${port}`;
 }
 
-type Answer = [status: number, body: string];
+type StatusResponse = [status: number, body: string];
 
 /** Never rejects. */
-async function answer(method: string | undefined, path: string | undefined, status: WorkerStatus): Promise<Answer> {
+async function respond(
+  method: string | undefined,
+  path: string | undefined,
+  status: WorkerStatus,
+): Promise<StatusResponse> {
   if (method !== 'GET' && method !== 'HEAD') return [405, 'only GET and HEAD\n'];
   switch (path) {
     case '/healthz':
@@ -77,7 +81,7 @@ async function answer(method: string | undefined, path: string | undefined, stat
       return [ready ? 200 : 503, `${reason}\n`];
     }
     case '/metrics':
-      return metricsOf(status).catch((): Answer => [503, 'the metrics are not available at the moment\n']);
+      return metricsOf(status).catch((): StatusResponse => [503, 'the metrics are not available at the moment\n']);
     default:
       return [404, 'not found; there are only /healthz, /readyz and /metrics\n'];
   }
@@ -87,7 +91,7 @@ async function answer(method: string | undefined, path: string | undefined, stat
 const STARTED_AT_SECONDS = Date.now() / 1_000 - process.uptime();
 
 /** The metrics of this process, and of Temporal's runtime from its own loopback port. */
-async function metricsOf({ readiness, metricsUrl }: WorkerStatus): Promise<Answer> {
+async function metricsOf({ readiness, metricsUrl }: WorkerStatus): Promise<StatusResponse> {
   let theirs = '';
   if (metricsUrl !== undefined) {
     const response = await fetch(metricsUrl, { signal: AbortSignal.timeout(METRICS_TIMEOUT_MS) });

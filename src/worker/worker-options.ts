@@ -89,6 +89,7 @@ export function workerOptions(config: WorkerConfig): Record<'followUps' | 'budge
 /**
  * Options of the workflow bundle, for the build, the tests and the benchmark.
  *
+ * @public
  * @param workflowsPath module that exports the workflows
  */
 export function workflowBundleOptions(workflowsPath: string): BundleOptions {

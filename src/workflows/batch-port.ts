@@ -28,12 +28,12 @@ export function findPart(workflowId: string): Promise<FoundPart> {
   return untilRead(foundPartSchema, () => activities.findPart(workflowId));
 }
 
-/** Repeats until the answer is valid: an operator may fail an activity or complete it with any value. */
+/** Repeats until the result is valid: an operator may fail an activity or complete it with any value. */
 function untilRead<T>(schema: z.ZodType<T>, ask: () => Promise<T>): Promise<T> {
   return CancellationScope.nonCancellable(async () => {
     for (;;) {
-      const answer = parseInput(schema, await ask().catch(() => undefined));
-      if (answer.ok) return answer.value;
+      const result = parseInput(schema, await ask().catch(() => undefined));
+      if (result.ok) return result.value;
       await sleep('1s', { summary: 'until it asks Temporal again' });
     }
   });

@@ -68,7 +68,7 @@ function createPort({ batchId, first }: PartInput): Omit<PartPort, keyof FlowPor
   return {
     findItems,
     show: setCurrentDetails,
-    tellBatch: (report) =>
+    reportToBatch: (report) =>
       succeeds(getExternalWorkflowHandle(followUpBatchWorkflowId({ batchId })).signal(partReportSignal, report)),
     // Not through the child's handle: after a reset of either workflow, such a request does not arrive.
     cancelFollowUp: (workflowId) => succeeds(getExternalWorkflowHandle(workflowId).cancel()),

@@ -144,18 +144,18 @@ function handleMessages(flow: BatchFlow): void {
 }
 
 /** Each piece is in the history twice, and clients with the default limit cannot read a page of more than 4 MiB. */
-const MOST_HISTORY_BYTES = 2 * 1_024 * 1_024;
+const MAX_HISTORY_BYTES = 2 * 1_024 * 1_024;
 
 function createPort(batch: Batch): Omit<BatchPort, keyof FlowPort> {
   const { batchId, hold: carried, notify: targets = [] } = batch.state;
   let shownSince = carried?.at;
   return {
-    isAnswering: () => !allHandlersFinished(),
+    isReplying: () => !allHandlersFinished(),
     // Safe at any time: if the server repeats an update on the next run, that run recognises its id.
-    isNextRunDue: () => isNextRunDue() || workflowInfo().historySize > MOST_HISTORY_BYTES,
+    isNextRunDue: () => isNextRunDue() || workflowInfo().historySize > MAX_HISTORY_BYTES,
     continueAsNew: (next) => continueAsNew<typeof followUpBatch>(null, next),
     findPart,
-    tellPart: (workflowId, order) => succeeds(getExternalWorkflowHandle(workflowId).signal(partOrderSignal, order)),
+    sendOrder: (workflowId, order) => succeeds(getExternalWorkflowHandle(workflowId).signal(partOrderSignal, order)),
     startPart: async (input) => {
       const { first, items, again } = input;
       try {

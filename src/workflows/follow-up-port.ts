@@ -19,18 +19,18 @@ import {
 import type { Activities } from '../activities/index.js';
 import { type Delivered, type FollowUpSettings, MAX_KEYWORD_LENGTH, SearchAttribute } from '../contract/index.js';
 import { describeProgress } from '../follow-up/follow-up-details.js';
-import { readWatchResult, type WatchOrder, type WatchResult } from '../follow-up/judge.js';
+import { readWatchResult, type WatchRequest, type WatchResult } from '../follow-up/judge.js';
 import {
   type FollowUpPort,
   grantName,
-  type JobRead,
-  type ReadOrder,
+  type ReadRequest,
+  type ReadResult,
   readSendResult,
-  readSlotAnswer,
-  type SendOrder,
+  readSlotResult,
+  type SendRequest,
   type SendResult,
-  type SlotAnswer,
-  type SlotOrder,
+  type SlotRequest,
+  type SlotResult,
   type Stoppable,
   type Trouble,
 } from '../follow-up/port.js';
@@ -39,15 +39,15 @@ import { isFirstRun } from './this-run.js';
 /** Reading the job takes at most 7 s, and a call to the budget 5 s. As a local activity, both cost one event. */
 const quick = proxyLocalActivities<Activities>({ startToCloseTimeout: '15s', retry: { maximumAttempts: 1 } });
 
-/** Repeats until the budget has received the event, or does not run: a budget that misses an end keeps the job's turn. */
-const { tellBudget } = proxyLocalActivities<Activities>({
+/** Repeats until the budget has received the report, or does not run: a budget that misses an end keeps the job's turn. */
+const { reportToBudget } = proxyLocalActivities<Activities>({
   startToCloseTimeout: '10s',
   retry: { initialInterval: '1s', maximumInterval: '60s' },
 });
 
 /** The shortest timeout of a send: enough for a send with an expired grant to report that. */
 const SHORTEST_SEND_MS = 10_000;
-/** Time beyond the order's deadline for a watch that no worker has picked up yet. */
+/** Time beyond the request's deadline for a watch that no worker has picked up yet. */
 const WATCH_SLACK_MS = 120_000;
 /**
  * With the interval of retries, another worker takes over a dead worker's watch within 90 s. A sleeping watch sends a
@@ -60,8 +60,8 @@ const LONGEST_TAKEOVER_MS = 15_000;
 const LONGEST_RETRY_MS = 3_600_000;
 
 /** Temporal ends a run whose history has 50 MB or 51,200 events. The rest is for what is under way, and for the end. */
-const MOST_BYTES = 40_000_000;
-const MOST_EVENTS = 40_000;
+const MAX_BYTES = 40_000_000;
+const MAX_EVENTS = 40_000;
 
 export function createPort({ projectId, poll }: FollowUpSettings): FollowUpPort {
   const { workflowId, runId, attempt, startTime, runTimeoutMs = 0 } = workflowInfo();
@@ -84,33 +84,33 @@ export function createPort({ projectId, poll }: FollowUpSettings): FollowUpPort 
     },
     // Signal handlers call this, too: a cancel must not end their sleep.
     nextTask: () => CancellationScope.nonCancellable(() => sleep(1, { summary: 'until this is in the history' })),
-    askForSlot: (order, untilMs, onTrouble) => {
-      const asking = askForSlot(order, untilMs, onTrouble);
-      const result = asking.result.then((answer) => {
-        if (answer?.kind === 'asked') arePrivate = answer.linksArePrivate === true;
-        return answer;
+    askForSlot: (request, untilMs, onTrouble) => {
+      const asking = askForSlot(request, untilMs, onTrouble);
+      const result = asking.result.then((asked) => {
+        if (asked?.kind === 'asked') arePrivate = asked.linksArePrivate === true;
+        return asked;
       });
       return { ...asking, result };
     },
-    wasResetSince: (answeredRunId) => answeredRunId !== runId && patched(`asks-after-${answeredRunId}`),
-    isHistoryFull: () => workflowInfo().historySize > MOST_BYTES || workflowInfo().historyLength > MOST_EVENTS,
+    wasResetSince: (repliedRunId) => repliedRunId !== runId && patched(`asks-after-${repliedRunId}`),
+    isHistoryFull: () => workflowInfo().historySize > MAX_BYTES || workflowInfo().historyLength > MAX_EVENTS,
     wasDelivered: (messageTag) => wasDelivered(projectId, messageTag),
     readJob,
-    sendMessage: async (order) => {
-      const sent = await sendMessage(order);
+    sendMessage: async (request) => {
+      const sent = await sendMessage(request);
       if (sent.outcome === 'sent') {
         recordSend(Date.now() - startedAtMs);
         arePrivate = sent.linksArePrivate === true;
       }
       return sent;
     },
-    tellBudget: (event) => tellBudget({ projectId, event: { runId, ...event, workflowId } }),
-    watchJob: (order) => watchJob(order, poll.initialIntervalMs),
+    reportToBudget: (report) => reportToBudget({ projectId, report: { runId, ...report, workflowId } }),
+    watchJob: (request) => watchJob(request, poll.initialIntervalMs),
     show,
   };
 }
 
-/** Whether another run has delivered the message; `undefined` if the budget does not answer. */
+/** Whether another run has delivered the message; `undefined` if the budget does not reply. */
 export function wasDelivered(projectId: string, messageTag: string): Promise<Delivered | undefined> {
   const options = { summary: 'ask about earlier sends' };
   return quick.wasDelivered.executeWithOptions(options, [{ projectId, messageTag }]).catch(() => undefined);
@@ -145,12 +145,16 @@ function createDisplay(workflowId: string, arePrivate: () => boolean): FollowUpP
  * regular one is cancelled: the SDK fails the workflow task if a local activity is cancelled just as its result arrives
  * (sdk-rust#705), and a local activity takes at most 15 s.
  */
-function askForSlot(order: SlotOrder, untilMs: number, onTrouble: (trouble: Trouble) => void): Stoppable<SlotAnswer> {
+function askForSlot(
+  request: SlotRequest,
+  untilMs: number,
+  onTrouble: (trouble: Trouble) => void,
+): Stoppable<SlotResult> {
   const scope = new CancellationScope({ cancellable: true });
-  const { jobId } = order;
+  const { jobId } = request;
   const ask = async () => {
     try {
-      return await quick.askForSlot.executeWithOptions({ summary: `ask for a slot for ${jobId}` }, [order]);
+      return await quick.askForSlot.executeWithOptions({ summary: `ask for a slot for ${jobId}` }, [request]);
     } catch (error) {
       if (scope.consideredCancelled || isCancellation(error)) throw error;
       onTrouble(troubleOf(error));
@@ -162,29 +166,29 @@ function askForSlot(order: SlotOrder, untilMs: number, onTrouble: (trouble: Trou
       cancellationType: ActivityCancellationType.TRY_CANCEL,
     });
     const summary = `ask again for a slot for ${jobId}`;
-    return scope.run(() => patient.askForSlot.executeWithOptions({ summary }, [order]));
+    return scope.run(() => patient.askForSlot.executeWithOptions({ summary }, [request]));
   };
-  return { result: ask().then(readSlotAnswer, () => undefined), stop: () => scope.cancel() };
+  return { result: ask().then(readSlotResult, () => undefined), stop: () => scope.cancel() };
 }
 
 function troubleOf(error: unknown): Trouble {
   const cause = error instanceof ActivityFailure ? error.cause : error;
   if (cause instanceof ApplicationFailure) return { reason: cause.type ?? 'service', message: cause.message };
   // A read ends before the activity's timeout, so the budget is the cause: asks of one project wait for each other.
-  return { reason: 'budget-silent', message: 'the budget did not answer in time' };
+  return { reason: 'budget-silent', message: 'the budget did not reply in time' };
 }
 
-async function readJob(order: ReadOrder): Promise<JobRead> {
+async function readJob(request: ReadRequest): Promise<ReadResult> {
   try {
-    return await quick.readJob.executeWithOptions({ summary: `read ${order.jobId} before the send` }, [order]);
+    return await quick.readJob.executeWithOptions({ summary: `read ${request.jobId} before the send` }, [request]);
   } catch {
     return { kind: 'failed', message: 'the job was not read in time' };
   }
 }
 
 /** Only one attempt: a send without a report may have delivered the message. */
-async function sendMessage(order: SendOrder): Promise<SendResult> {
-  const { grant, jobId } = order;
+async function sendMessage(request: SendRequest): Promise<SendResult> {
+  const { grant, jobId } = request;
   const timeoutMs = Math.max(grant.leaseMs, SHORTEST_SEND_MS);
   const { sendMessage: send } = proxyActivities<Activities>({
     startToCloseTimeout: timeoutMs,
@@ -196,7 +200,7 @@ async function sendMessage(order: SendOrder): Promise<SendResult> {
   });
   try {
     const summary = `send message ${grant.sendNumber} to ${jobId}`;
-    return readSendResult(await send.executeWithOptions({ summary }, [order]), order);
+    return readSendResult(await send.executeWithOptions({ summary }, [request]), request);
   } catch (error) {
     const cause = error instanceof ActivityFailure ? error.cause : error;
     const details: unknown = cause instanceof TimeoutFailure ? cause.lastHeartbeatDetails : undefined;
@@ -207,16 +211,16 @@ async function sendMessage(order: SendOrder): Promise<SendResult> {
   }
 }
 
-function watchJob(order: WatchOrder, intervalMs: number): Stoppable<WatchResult> {
+function watchJob(request: WatchRequest, intervalMs: number): Stoppable<WatchResult> {
   const activity = proxyActivities<Activities>({
-    scheduleToCloseTimeout: Math.max(1, order.deadlineMs - Date.now()) + WATCH_SLACK_MS,
+    scheduleToCloseTimeout: Math.max(1, request.deadlineMs - Date.now()) + WATCH_SLACK_MS,
     heartbeatTimeout: HEARTBEAT_TIMEOUT_MS,
     retry: { initialInterval: Math.min(intervalMs, LONGEST_TAKEOVER_MS), maximumInterval: LONGEST_TAKEOVER_MS },
     cancellationType: ActivityCancellationType.TRY_CANCEL,
   });
   const scope = new CancellationScope({ cancellable: true });
-  const summary = `watch ${order.jobId} until ${order.until}`;
-  const watching = scope.run(() => activity.watchJob.executeWithOptions({ summary }, [order]));
+  const summary = `watch ${request.jobId} until ${request.until}`;
+  const watching = scope.run(() => activity.watchJob.executeWithOptions({ summary }, [request]));
   return { result: watching.then(readWatchResult, () => undefined), stop: () => scope.cancel() };
 }
 

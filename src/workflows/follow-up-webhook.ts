@@ -16,8 +16,8 @@ import { type InputIssue, parseInput, type Webhook, WorkflowType } from '../cont
 import {
   WEBHOOK_NOT_DELIVERED,
   webhookId,
-  type WebhookOrder,
-  webhookOrderSchema,
+  type WebhookRequest,
+  webhookRequestSchema,
   webhookWorkflowId,
 } from '../protocol/index.js';
 import type { WebhookActivities } from '../webhooks/webhook-activities.js';
@@ -40,7 +40,7 @@ const { deliverWebhook } = proxyActivities<WebhookActivities>({
 });
 
 /** Names of known targets that an error shows. */
-const MOST_SHOWN = 20;
+const MAX_SHOWN = 20;
 
 /**
  * Delivers one webhook to one target, and tries for 3 days. It is a workflow of its own, so that nothing waits for a
@@ -49,13 +49,13 @@ const MOST_SHOWN = 20;
  * @throws ApplicationFailure `WebhookNotDelivered`. A reset then starts another 3 days, with the same id
  */
 export async function followUpWebhook(input: unknown): Promise<void> {
-  const order = accept(parseInput(webhookOrderSchema, input));
+  const request = accept(parseInput(webhookRequestSchema, input));
   // The signature vouches that the body is true.
-  if (workflowInfo().parent?.workflowId !== order.body.data.workflowId) {
+  if (workflowInfo().parent?.workflowId !== request.body.data.workflowId) {
     throw invalidInput([{ field: '', message: 'only a follow-up or a batch may start a webhook, with notify' }]);
   }
   try {
-    await deliverWebhook(order);
+    await deliverWebhook(request);
   } catch (error) {
     if (isCancellation(error)) throw error;
     const message = rootCause(error) ?? 'no attempt has ended';
@@ -69,12 +69,12 @@ export async function followUpWebhook(input: unknown): Promise<void> {
  */
 export async function findTargets(notify: readonly string[]): Promise<{ targets: string[]; issues: InputIssue[] }> {
   if (notify.length === 0) return { targets: [], issues: [] };
-  const known = await CancellationScope.nonCancellable(() => listTargets());
-  const shown = [...known.slice(0, MOST_SHOWN), ...(known.length > MOST_SHOWN ? ['…'] : [])].join(', ');
-  const rule = known.length > 0 ? `must be one of the workers' webhooks: ${shown}` : 'the workers have no webhooks';
-  const unknown = isFirstRun() ? notify.filter((name) => !known.includes(name)) : [];
+  const targets = await CancellationScope.nonCancellable(() => listTargets());
+  const shown = [...targets.slice(0, MAX_SHOWN), ...(targets.length > MAX_SHOWN ? ['…'] : [])].join(', ');
+  const rule = targets.length > 0 ? `must be one of the workers' webhooks: ${shown}` : 'the workers have no webhooks';
+  const unknown = isFirstRun() ? notify.filter((name) => !targets.includes(name)) : [];
   return {
-    targets: notify.filter((name) => known.includes(name)),
+    targets: notify.filter((name) => targets.includes(name)),
     issues: unknown.map((name) => ({ field: 'notify', message: `${rule} (given ${JSON.stringify(name)})` })),
   };
 }
@@ -84,10 +84,10 @@ export async function notify(targets: readonly string[], event: Omit<Webhook, 't
   const id = webhookId(workflowInfo().firstExecutionRunId, event);
   const body = { ...event, timestamp: iso(Date.now()) } as Webhook;
   const start = (target: string) => {
-    const order: WebhookOrder = { target, id, body };
+    const request: WebhookRequest = { target, id, body };
     return startChild(WorkflowType.followUpWebhook, {
-      workflowId: webhookWorkflowId(order),
-      args: [order],
+      workflowId: webhookWorkflowId(request),
+      args: [request],
       workflowIdReusePolicy: WorkflowIdReusePolicy.REJECT_DUPLICATE,
       parentClosePolicy: ParentClosePolicy.ABANDON,
       staticSummary: `${event.type} to ${target}`,

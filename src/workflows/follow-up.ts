@@ -32,7 +32,7 @@ import {
 } from '../contract/index.js';
 import { Failed, FollowUp } from '../follow-up/flow.js';
 import { describeProgress } from '../follow-up/follow-up-details.js';
-import { answerSchema, answerSignal, outcomeOfFailure, wakeSignal } from '../protocol/index.js';
+import { outcomeOfFailure, replySignal, signalledReplySchema, wakeSignal } from '../protocol/index.js';
 import { failure, invalidInput } from './failures.js';
 import { createPort, wasDelivered } from './follow-up-port.js';
 import { findTargets, notify } from './follow-up-webhook.js';
@@ -50,13 +50,13 @@ export async function followUp(input: unknown): Promise<FollowUpResult> {
   try {
     const result = await seeThrough(await parse(input, issues));
     const { status, prLink, delivery } = result;
-    await tellEnd({ status, prLink }, delivery === 'assumed' ? 'unknown' : 'yes', input, targets);
+    await reportEnd({ status, prLink }, delivery === 'assumed' ? 'unknown' : 'yes', input, targets);
     return result;
   } catch (error) {
     // Any other error fails the workflow task, which is retried.
     if (!(error instanceof TemporalFailure)) throw error;
     const outcome = outcomeOfFailure(error);
-    await tellEnd(outcome, outcome.error?.delivered ?? 'unknown', input, targets);
+    await reportEnd(outcome, outcome.error?.delivered ?? 'unknown', input, targets);
     throw error;
   }
 }
@@ -72,14 +72,14 @@ async function seeThrough(settings: FollowUpSettings): Promise<FollowUpResult> {
   setHandler(progressQuery, () => flow.progress(), { description: 'State, place in line, job and last error' });
   setHandler(pollNowSignal, () => flow.pollNow(), { description: 'Polls the job now' });
   setHandler(wakeSignal, () => flow.wake());
-  setHandler(answerSignal, (answer: unknown) => {
-    const parsed = parseInput(answerSchema, answer);
+  setHandler(replySignal, (reply: unknown) => {
+    const parsed = parseInput(signalledReplySchema, reply);
     if (parsed.ok) flow.receive(parsed.value);
   });
   setHandler(resolveDeliveryUpdate, (decision) => flow.resolveDelivery(decision), {
     description: 'Only while it is reconciling: "sent" or "notSent"',
     validator: (decision: unknown) => {
-      const message = flow.refusalOfDecision(decision);
+      const message = flow.issueWithDecision(decision);
       if (message === undefined) return;
       throw ApplicationFailure.create({ type: FailureType.InvalidInput, message, nonRetryable: true });
     },
@@ -97,7 +97,7 @@ async function seeThrough(settings: FollowUpSettings): Promise<FollowUpResult> {
 }
 
 /** Counts the end, and notifies the webhook targets. */
-async function tellEnd(
+async function reportEnd(
   { status, prLink, error }: ItemOutcome,
   delivered: Delivered,
   input: unknown,

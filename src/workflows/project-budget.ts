@@ -10,7 +10,7 @@ import {
   workflowInfo,
 } from '@temporalio/workflow';
 import type { Activities } from '../activities/index.js';
-import { Budget, type Message } from '../budget/budget.js';
+import { Budget, type FollowUpSignal } from '../budget/budget.js';
 import { describeBudget, SHOWN_SENDS } from '../budget/budget-details.js';
 import { BudgetLoop, type BudgetPort } from '../budget/loop.js';
 import { type BudgetState, newState } from '../budget/state.js';
@@ -25,24 +25,24 @@ import {
   projectBudgetWorkflowId,
 } from '../contract/index.js';
 import {
-  answerSignal,
   askSchema,
   askUpdate,
-  budgetEventSchema,
+  followUpReportSchema,
   type ProjectBudgetInput,
   projectBudgetInputSchema,
-  tellSignal,
+  replySignal,
+  reportSignal,
   wakeSignal,
   wasDeliveredQuery,
 } from '../protocol/index.js';
 import { createBudgetMetrics } from './budget-metrics.js';
-import { handleOrders } from './budget-orders.js';
+import { handleUpdates } from './budget-updates.js';
 import { accept, invalidInput } from './failures.js';
 import { continueAsNew, isContinued, isNextRunDue } from './this-run.js';
 
 const { listRecentSends } = proxyLocalActivities<Activities>({
   startToCloseTimeout: '20s',
-  // A longer retry would block the workflow task, which could not answer asks meanwhile.
+  // A longer retry would block the workflow task, which could not reply to asks meanwhile.
   localRetryThreshold: '1s',
   retry: { initialInterval: '5s', maximumInterval: '5m' },
 });
@@ -81,14 +81,14 @@ export async function projectBudget(input: ProjectBudgetInput, carried?: BudgetS
 function listen(projectId: string, loop: BudgetLoop): void {
   const { budget } = loop;
   const status = (nowMs: number, about?: string): BudgetStatus => budgetStatus(projectId, budget, nowMs, { about });
-  const answer = (nowMs?: unknown, about?: unknown) => {
+  const reply = (nowMs?: unknown, about?: unknown) => {
     const now = instantMsSchema.safeParse(nowMs).data ?? Date.now();
     return status(now, typeof about === 'string' ? about : undefined);
   };
-  setHandler(budgetStatusQuery, answer, { description: 'Slots, queue and last sends' });
+  setHandler(budgetStatusQuery, reply, { description: 'Slots, queue and last sends' });
   setHandler(wasDeliveredQuery, (asker) => budget.wasDelivered(asker));
-  setHandler(tellSignal, (event: unknown) => {
-    const parsed = parseInput(budgetEventSchema, event);
+  setHandler(reportSignal, (report: unknown) => {
+    const parsed = parseInput(followUpReportSchema, report);
     if (parsed.ok && isOfProject(projectId, parsed.value.workflowId)) loop.receive(parsed.value);
   });
   setHandler(askUpdate, (ask) => loop.ask(ask), {
@@ -98,7 +98,7 @@ function listen(projectId: string, loop: BudgetLoop): void {
       throw invalidInput([{ field: 'workflowId', message: `must be of ${projectId}` }]);
     },
   });
-  handleOrders(loop, status);
+  handleUpdates(loop, status);
 }
 
 function createPort(projectId: string, budget: Budget, isAskedToCancel: () => boolean): BudgetPort {
@@ -113,16 +113,16 @@ function createPort(projectId: string, budget: Budget, isAskedToCancel: () => bo
       return true;
     },
     allAnswered: () => condition(allHandlersFinished),
-    send,
+    signal: send,
     listRecentSends: (query) =>
       listRecentSends.executeWithOptions({ summary: 'list earlier sends' }, [{ projectId, ...query }]),
-    // The marker makes replays return the original answer. It names the run, because a later reset keeps the marker.
+    // The marker makes replays return the original result. It names the run, because a later reset keeps the marker.
     wasResetSince: (runId) => workflowInfo().runId !== runId && patched(`counts-after-${runId}`),
     isLong: isNextRunDue,
     isTooLong: () => workflowInfo().continueAsNewSuggested,
     show: () => {
       const nowMs = Date.now();
-      const details = describeBudget(budgetStatus(projectId, budget, nowMs, { mostSends: SHOWN_SENDS }), nowMs);
+      const details = describeBudget(budgetStatus(projectId, budget, nowMs, { maxSends: SHOWN_SENDS }), nowMs);
       setCurrentDetails(isAskedToCancel() ? `${cancelRefusal(projectId)}\n\n${details}` : details);
       recordMetrics();
     },
@@ -133,10 +133,10 @@ function cancelRefusal(projectId: string): string {
   return `**Cancel refused**: follow-ups depend on this budget. To stop sending: \`follow-up budget pause ${projectId}\``;
 }
 
-async function send({ workflowId, answer }: Message): Promise<boolean> {
+async function send({ workflowId, reply }: FollowUpSignal): Promise<boolean> {
   const followUp = getExternalWorkflowHandle(workflowId);
   try {
-    if (answer) await followUp.signal(answerSignal, answer);
+    if (reply) await followUp.signal(replySignal, reply);
     else await followUp.signal(wakeSignal);
     return true;
   } catch (error) {

@@ -15,7 +15,7 @@ import * as protocol from '../protocol/index.js';
 const modules = [budget, common, contract, followUp, protocol];
 for (const shared of modules) {
   for (const value of Object.values(shared) as unknown[]) {
-    if (value instanceof z.ZodType) settle(value);
+    if (value instanceof z.ZodType) freezeSchemas(value);
   }
 }
 
@@ -25,7 +25,7 @@ for (const shared of modules) {
  * methods and freezes only the schema itself: the SDK skips objects that are already frozen, so zod can still store
  * what it derives inside.
  */
-function settle(schema: z.ZodType): void {
+function freezeSchemas(schema: z.ZodType): void {
   for (let type: object | null = schema; type !== null && type !== Object.prototype; type = prototypeOf(type)) {
     for (const name of Object.getOwnPropertyNames(type)) void Reflect.get(schema, name);
   }

@@ -2,10 +2,10 @@ import { makeContinueAsNewFunc, type Workflow, workflowInfo } from '@temporalio/
 
 /**
  * Events after which a run continues as new, well below the 4,096 at which the server suggests it. A worker that takes
- * over a workflow replays the whole run before it answers. At 4,300 events and 160 waiters, a budget takes 5 to 7 s for
+ * over a workflow replays the whole run before it replies. At 4,300 events and 160 waiters, a budget takes 5 to 7 s for
  * that on two busy cores (`npm run chaos -- --only restart`).
  */
-const MOST_EVENTS_A_RUN = 1_000;
+const MAX_EVENTS_A_RUN = 1_000;
 
 /**
  * Whether a run should continue as new, because it is long or because new runs belong on another worker version. For
@@ -13,7 +13,7 @@ const MOST_EVENTS_A_RUN = 1_000;
  */
 export function isNextRunDue(): boolean {
   const { continueAsNewSuggested, historyLength, targetWorkerDeploymentVersionChanged } = workflowInfo();
-  return continueAsNewSuggested || targetWorkerDeploymentVersionChanged || historyLength >= MOST_EVENTS_A_RUN;
+  return continueAsNewSuggested || targetWorkerDeploymentVersionChanged || historyLength >= MAX_EVENTS_A_RUN;
 }
 
 /**

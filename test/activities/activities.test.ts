@@ -8,9 +8,9 @@ import { type ActivityDependencies, createActivities } from '../../src/activitie
 import type { AgentJobsClient, GetJobOutcome, SendMessageOutcome } from '../../src/agent-jobs/index.js';
 import { iso } from '../../src/common/index.js';
 import type { AgentJob } from '../../src/contract/index.js';
-import { firstSeen, type Read, type Seen, type WatchOrder } from '../../src/follow-up/judge.js';
-import type { SendOrder, SlotOrder } from '../../src/follow-up/port.js';
-import type { Answer, Known } from '../../src/protocol/index.js';
+import { firstObservation, type Observation, type Read, type WatchRequest } from '../../src/follow-up/judge.js';
+import type { SendRequest, SlotRequest } from '../../src/follow-up/port.js';
+import type { AskReply, EarlierSend } from '../../src/protocol/index.js';
 import { keepSecret } from '../../src/secrets/secrets.js';
 import * as s from '../follow-up/support.js';
 import {
@@ -41,22 +41,22 @@ const pass = (ms: number) => vi.advanceTimersByTimeAsync(ms);
 
 interface World extends Partial<ActivityDependencies> {
   job?: () => AgentJob | Read;
-  answers?: (Answer | Error)[];
+  replies?: (AskReply | Error)[];
   sent?: SendMessageOutcome;
   closedAtMs?: () => Promise<number | undefined>;
 }
 
 /** A worker whose service and budget are scripted. Its calls are noted in order. */
-function worker({ job = () => rest, answers = [], sent, closedAtMs, ...more }: World) {
+function worker({ job = () => rest, replies = [], sent, closedAtMs, ...more }: World) {
   const calls: string[] = [];
   const budgets = {
     ask: vi.fn<Budgets['ask']>(async () => {
       calls.push('ask');
-      const answer = answers.shift() ?? new Error('Nothing is scripted');
-      if (answer instanceof Error) throw answer;
-      return answer;
+      const reply = replies.shift() ?? new Error('Nothing is scripted');
+      if (reply instanceof Error) throw reply;
+      return reply;
     }),
-    tell: vi.fn<Budgets['tell']>(async () => void calls.push('tell')),
+    report: vi.fn<Budgets['report']>(async () => void calls.push('report')),
     wasDelivered: vi.fn<Budgets['wasDelivered']>(async () => 'yes'),
     closedAtMs: vi.fn<Budgets['closedAtMs']>(closedAtMs ?? (async () => undefined)),
     listSends: vi.fn<Budgets['listSends']>(async () => ({ sends: [], others: 7 })),
@@ -79,7 +79,7 @@ function worker({ job = () => rest, answers = [], sent, closedAtMs, ...more }: W
     ...more,
   });
   /** Runs an activity in an attempt of its own. */
-  function run<A, R>(activity: (order: A) => Promise<R>, order: A, info: Partial<Info> = {}) {
+  function run<A, R>(activity: (request: A) => Promise<R>, request: A, info: Partial<Info> = {}) {
     const attempt = { scheduledTimestampMs: START_MS, currentAttemptScheduledTimestampMs: START_MS };
     const logger = new DefaultLogger('ERROR', () => undefined);
     const workflowExecution = { workflowId, runId: 'run' };
@@ -92,7 +92,7 @@ function worker({ job = () => rest, answers = [], sent, closedAtMs, ...more }: W
       calls.push('beat');
       beats.push(structuredClone(details));
     });
-    const result = environment.run(activity, structuredClone(order));
+    const result = environment.run(activity, structuredClone(request));
     // Its failure is asserted later.
     result.catch(() => undefined);
     return { result, beats, cancel: () => environment.cancel() };
@@ -102,7 +102,7 @@ function worker({ job = () => rest, answers = [], sent, closedAtMs, ...more }: W
 
 describe('askForSlot', () => {
   const ask = { sendNumber: 2, lane: 'batch', messageTag: 'tag', mayHaveSent: true, startedAtMs: START_MS } as const;
-  const order: SlotOrder = {
+  const request: SlotRequest = {
     projectId: 'p',
     jobId: 'j',
     whenActive: 'wait',
@@ -110,48 +110,48 @@ describe('askForSlot', () => {
     runId: 'run',
     ask,
   };
-  const askIn = (world: World, more: Partial<SlotOrder> = {}) => {
+  const askIn = (world: World, more: Partial<SlotRequest> = {}) => {
     const given = worker(world);
-    return { ...given, ...given.run(given.askForSlot, { ...order, ...more }) };
+    return { ...given, ...given.run(given.askForSlot, { ...request, ...more }) };
   };
 
   test('reads the job, then asks for this run with what the worker’s configuration says', async () => {
-    const { result, calls, budgets } = askIn({ job: () => ({ ...rest, model: 'm' }), answers: [waiting()()] });
-    expect(await result).toEqual({ kind: 'asked', baseline: rest, answer: waiting()() });
+    const { result, calls, budgets } = askIn({ job: () => ({ ...rest, model: 'm' }), replies: [waiting()()] });
+    expect(await result).toEqual({ kind: 'asked', baseline: rest, reply: waiting()() });
     expect(calls).toEqual(['get', 'ask']);
     const request = { ...ask, ...config, workflowId, runId: 'run', jobIs: 'at-rest' };
     expect(budgets.ask).toHaveBeenCalledWith('p', request);
-    const isPrivate = askIn({ answers: [waiting()()], linksArePrivate: true });
+    const isPrivate = askIn({ replies: [waiting()()], linksArePrivate: true });
     expect(await isPrivate.result).toMatchObject({ linksArePrivate: true });
   });
 
   test.each([
     ['archived', archived, { kind: 'archived', job: archived }],
     ['missing', s.notFound, s.notFound],
-  ])('asks for nothing where the job is %s', async (_, job, answer) => {
+  ])('asks for nothing where the job is %s', async (_, job, reply) => {
     const { result, calls } = askIn({ job: () => job });
-    expect([await result, calls]).toEqual([answer, ['get']]);
+    expect([await result, calls]).toEqual([reply, ['get']]);
   });
 
   test('asks for a place behind the message that the job works on', async () => {
     const job = () => ({ ...working, transcript: 'long' });
-    const { result, budgets } = askIn({ job, answers: [waiting()()] });
-    expect(await result).toEqual({ kind: 'asked', busyJob: working, answer: waiting()() });
+    const { result, budgets } = askIn({ job, replies: [waiting()()] });
+    expect(await result).toEqual({ kind: 'asked', busyJob: working, reply: waiting()() });
     expect(budgets.ask.mock.calls[0]?.[1]).toMatchObject({ jobIs: 'at-work' });
   });
 
   test('asks by request although the job is at work', async () => {
-    const { result, budgets } = askIn({ job: () => working, answers: [waiting()()] }, { whenActive: 'send' });
+    const { result, budgets } = askIn({ job: () => working, replies: [waiting()()] }, { whenActive: 'send' });
     expect(await result).toMatchObject({ kind: 'asked', baseline: working });
     expect(budgets.ask.mock.calls[0]?.[1]).not.toHaveProperty('jobIs');
   });
 
   const earlier = known()();
-  test.each<[string, AgentJob, Answer, object]>([
-    ['a send that is known', archived, earlier, { kind: 'asked', answer: earlier }],
+  test.each<[string, AgentJob, AskReply, object]>([
+    ['a send that is known', archived, earlier, { kind: 'asked', reply: earlier }],
     ['a place in line', archived, waiting()(), { kind: 'archived' }],
-  ])('in doubt, asks also where the job is archived: %s', async (_, job, answer, expected) => {
-    expect(await askIn({ job: () => job, answers: [answer] }, { isInDoubt: true }).result).toMatchObject(expected);
+  ])('in doubt, asks also where the job is archived: %s', async (_, job, reply, expected) => {
+    expect(await askIn({ job: () => job, replies: [reply] }, { isInDoubt: true }).result).toMatchObject(expected);
   });
 
   test.each([
@@ -160,8 +160,8 @@ describe('askForSlot', () => {
     ['payment', 'payment'],
   ])('asks for a place without a baseline where the read is refused as %s (G10)', async (reason, refusal) => {
     const refused = failed(reason, { retryAfterMs: 9_000 });
-    const { result, budgets } = askIn({ job: () => refused, answers: [waiting()()] });
-    expect(await result).toEqual({ kind: 'asked', refusal: refused.message, answer: waiting()() });
+    const { result, budgets } = askIn({ job: () => refused, replies: [waiting()()] });
+    expect(await result).toEqual({ kind: 'asked', refusal: refused.message, reply: waiting()() });
     expect(budgets.ask.mock.calls[0]?.[1]).toMatchObject({ refusal, retryAfterMs: 9_000 });
   });
 
@@ -174,39 +174,39 @@ describe('askForSlot', () => {
     await expect(askIn({ job }).result).rejects.toThrow(failure({ type, nonRetryable: false, nextRetryDelay }));
   });
 
-  test('a budget that gives no answer blocks it', async () => {
-    const stopped = askIn({ answers: [new BudgetStoppedError('p')] });
+  test('a budget that does not reply blocks it', async () => {
+    const stopped = askIn({ replies: [new BudgetStoppedError('p')] });
     await expect(stopped.result).rejects.toThrow(failure({ type: 'budget-stopped', nextRetryDelay: '1m' }));
     await expect(stopped.result).rejects.toThrow('budget restore p');
     keepSecret('abcdefghijklmnop');
-    const silent = askIn({ answers: [new Error('key abcdefghijklmnop')] });
+    const silent = askIn({ replies: [new Error('key abcdefghijklmnop')] });
     await expect(silent.result).rejects.toThrow(failure({ type: 'budget-silent', nextRetryDelay: undefined }));
     await expect(silent.result).rejects.not.toThrow('abcdefghijklmnop');
   });
 
   describe('a grant of a run that was closed before it', () => {
-    const before: Partial<Known> = { outcome: null, grantedAtMs: START_MS };
+    const before: Partial<EarlierSend> = { outcome: null, grantedAtMs: START_MS };
 
     test('was never used: it is given back, and asked for again', async () => {
-      const answers = [known({ ...before, sendNumber: 2 })(), granted()()];
-      const { result, calls, budgets } = askIn({ answers, closedAtMs: async () => START_MS - 1_001 });
-      expect(await result).toMatchObject({ answer: { kind: 'granted', runId: 'run' } });
-      expect(calls).toEqual(['get', 'ask', 'tell', 'ask']);
+      const replies = [known({ ...before, sendNumber: 2 })(), granted()()];
+      const { result, calls, budgets } = askIn({ replies, closedAtMs: async () => START_MS - 1_001 });
+      expect(await result).toMatchObject({ reply: { kind: 'granted', runId: 'run' } });
+      expect(calls).toEqual(['get', 'ask', 'report', 'ask']);
       expect(budgets.closedAtMs).toHaveBeenCalledWith(workflowId, 'earlier');
-      const settlement = { kind: 'settle', workflowId, runId: 'earlier', sendNumber: 2, outcome: 'notSent' };
-      expect(budgets.tell).toHaveBeenCalledWith('p', { ...settlement, atMs: START_MS });
+      const settlement = { kind: 'outcome', workflowId, runId: 'earlier', sendNumber: 2, outcome: 'notSent' };
+      expect(budgets.report).toHaveBeenCalledWith('p', { ...settlement, atMs: START_MS });
     });
 
-    test.each<[string, Partial<Known>, number | undefined]>([
+    test.each<[string, Partial<EarlierSend>, number | undefined]>([
       ['was closed later', before, START_MS],
       ['was closed within the margin of clocks', before, START_MS - 1_000],
       ['still runs', before, undefined],
       ['is not remembered', { ...before, grantedTo: '' }, START_MS - 5_000],
-      ['has told how it ended', { ...before, outcome: 'unknown' }, START_MS - 5_000],
+      ['has reported how it ended', { ...before, outcome: 'unknown' }, START_MS - 5_000],
       ['may have had another grant before', { ...before, remembersAll: false }, START_MS - 5_000],
     ])('may have been used where the run %s', async (_, more, closedAtMs) => {
-      const { result, calls } = askIn({ answers: [known(more)()], closedAtMs: async () => closedAtMs });
-      expect(await result).toMatchObject({ answer: { kind: 'known', ...more } });
+      const { result, calls } = askIn({ replies: [known(more)()], closedAtMs: async () => closedAtMs });
+      expect(await result).toMatchObject({ reply: { kind: 'earlierSend', ...more } });
       expect(calls).toEqual(['get', 'ask']);
     });
   });
@@ -232,13 +232,13 @@ describe('readJob', () => {
 
 describe('sendMessage', () => {
   const grant = { runId: 'run', sendNumber: 3, grantedAtMs: START_MS, leaseMs: config.leaseMs };
-  const order: SendOrder = { projectId: 'p', jobId: 'j', prompt: 'go on', whenActive: 'wait', grant };
-  const send = (world: World = {}, more: Partial<SendOrder> = {}, info?: Partial<Info>) => {
+  const request: SendRequest = { projectId: 'p', jobId: 'j', prompt: 'go on', whenActive: 'wait', grant };
+  const send = (world: World = {}, more: Partial<SendRequest> = {}, info?: Partial<Info>) => {
     const given = worker(world);
-    return { ...given, ...given.run(given.sendMessage, { ...order, ...more }, info) };
+    return { ...given, ...given.run(given.sendMessage, { ...request, ...more }, info) };
   };
 
-  test('posts once, and names its grant, the job before and after it, and what the service’s answer means', async () => {
+  test('posts once, and names its grant, the job before and after it, and what the service’s response means', async () => {
     const { result, calls } = send({}, { baseline: rest });
     const expected = { grant: 'run/3', outcome: 'sent', statusCode: 200, baseline: rest, job: working };
     expect([await result, calls]).toEqual([expected, ['post']]);
@@ -248,7 +248,7 @@ describe('sendMessage', () => {
     expect(await send({ sent }, { baseline: rest }).result).toEqual({ ...sent, grant: 'run/3', baseline: rest });
   });
 
-  test('reads the job where it waited, and keeps it in a heartbeat before the post', async () => {
+  test('reads the job if it waited, and keeps it in a heartbeat before the post', async () => {
     const { result, calls, beats } = send({ job: () => s.done });
     expect(await result).toMatchObject({ outcome: 'sent', baseline: s.done });
     expect(calls).toEqual(['get', 'beat', 'post']);
@@ -304,16 +304,16 @@ describe('sendMessage', () => {
   });
 });
 
-const settle = { kind: 'settle', workflowId, sendNumber: 1, atMs: START_MS } as const;
+const outcome = { kind: 'outcome', workflowId, sendNumber: 1, atMs: START_MS } as const;
 test.each([
-  ['tells of its own grant', { ...settle, runId: 'run', outcome: 'notSent' } as const, 1],
-  ['tells what became of another run’s', { ...settle, runId: 'earlier', outcome: 'sent' } as const, 1],
-  ['tells its end', { kind: 'end', workflowId, runId: 'run' } as const, 1],
-  ['does not give back another run’s', { ...settle, runId: 'earlier', outcome: 'notSent' } as const, 0],
-])('tellBudget %s', async (_, event, times) => {
-  const { run, tellBudget, budgets } = worker({});
-  await run(tellBudget, { projectId: 'p', event }).result;
-  expect(budgets.tell).toHaveBeenCalledTimes(times);
+  ['reports on its own grant', { ...outcome, runId: 'run', outcome: 'notSent' } as const, 1],
+  ['reports the outcome of another run’s send', { ...outcome, runId: 'earlier', outcome: 'sent' } as const, 1],
+  ['reports its end', { kind: 'end', workflowId, runId: 'run' } as const, 1],
+  ['does not give back another run’s', { ...outcome, runId: 'earlier', outcome: 'notSent' } as const, 0],
+])('reportToBudget %s', async (_, report, times) => {
+  const { run, reportToBudget, budgets } = worker({});
+  await run(reportToBudget, { projectId: 'p', report }).result;
+  expect(budgets.report).toHaveBeenCalledTimes(times);
 });
 
 test('listRecentSends looks back a lease and a drain further: a send may leave when its follow-up is closed', async () => {
@@ -326,36 +326,36 @@ test('listRecentSends looks back a lease and a drain further: a send may leave w
 });
 
 describe('watchJob', () => {
-  const order: WatchOrder = {
+  const request: WatchRequest = {
     ...{ ...s.watchSettings, until: 'end', deadlineMs: START_MS + DAY, trouble: null, baseline: rest, runId: 'run' },
     ...{ baselineAtMs: START_MS, arrivedByMs: START_MS },
   };
-  const watch = (world: World, more: Partial<WatchOrder> = {}, info?: Partial<Info>) => {
+  const watch = (world: World, more: Partial<WatchRequest> = {}, info?: Partial<Info>) => {
     const given = worker(world);
-    return { ...given, ...given.run(given.watchJob, { ...order, ...more }, info) };
+    return { ...given, ...given.run(given.watchJob, { ...request, ...more }, info) };
   };
   /** Of a watch that reads next after `ms`. */
-  const seenBefore = (ms: number): Seen => ({
-    ...firstSeen(order, START_MS),
+  const seenBefore = (ms: number): Observation => ({
+    ...firstObservation(request, START_MS),
     ...{ intervalMs: MINUTE, polls: 40, nextPollAt: iso(START_MS + ms), observedActive: true },
   });
-  const sleeping = { seen: seenBefore(5 * MINUTE) };
+  const sleeping = { observation: seenBefore(5 * MINUTE) };
 
   test('reads at growing intervals up to the end of the turn', async () => {
     const { result, reads, beats } = watch({ job: () => (Date.now() < START_MS + 2 * MINUTE ? working : s.done) });
     await pass(3 * MINUTE);
-    expect(await result).toMatchObject({ kind: 'ended', job: s.done, seen: { polls: 7, observedActive: true } });
+    expect(await result).toMatchObject({ kind: 'ended', job: s.done, observation: { polls: 7, observedActive: true } });
     expect(reads()).toBe(7);
     // What the last read showed, and when the next one is.
     expect(beats.at(-1)).toMatchObject({ polls: 6, job: working, nextPollAt: '2026-01-05T12:02:40.858Z' });
   });
 
-  test('takes an answer for as old as its request, also if the process stood still in between', async () => {
+  test('takes a response for as old as its request, also if the process stood still in between', async () => {
     const job = () => {
       vi.setSystemTime(START_MS + HOUR);
       return s.rest;
     };
-    const { result, reads } = watch({ job }, { ...order, arrivedByMs: START_MS });
+    const { result, reads } = watch({ job }, { ...request, arrivedByMs: START_MS });
     await pass(MINUTE);
     expect(reads()).toBeGreaterThan(1);
     await pass(HOUR);
@@ -384,40 +384,40 @@ describe('watchJob', () => {
   test('sends a heartbeat at once with news, and otherwise once a minute, asleep or not', async () => {
     const { beats } = watch(
       { job: () => (Date.now() < START_MS + 121_500 ? working : s.failed()) },
-      { seen: seenBefore(0), poll: { initialIntervalMs: SECOND, maxIntervalMs: SECOND, backoffCoefficient: 1 } },
+      { observation: seenBefore(0), poll: { initialIntervalMs: SECOND, maxIntervalMs: SECOND, backoffCoefficient: 1 } },
     );
     const asleep = watch({}, sleeping);
     await pass(123 * SECOND);
-    expect(beats.map((seen) => (seen as Seen).polls)).toEqual([41, 101, 161, 163]);
+    expect(beats.map((observation) => (observation as Observation).polls)).toEqual([41, 101, 161, 163]);
     await pass(3 * MINUTE - 4 * SECOND);
     expect(asleep.beats).toHaveLength(5);
   });
 
-  test.each<[string, Partial<WatchOrder>, Partial<Info>]>([
-    ['the heartbeat of the attempt before', {}, { heartbeatDetails: sleeping.seen, attempt: 2 }],
+  test.each<[string, Partial<WatchRequest>, Partial<Info>]>([
+    ['the heartbeat of the attempt before', {}, { heartbeatDetails: sleeping.observation, attempt: 2 }],
     ['what an earlier watch has seen', sleeping, {}],
   ])('goes on from %s, at the time of its next poll', async (_, more, info) => {
     const { result, reads } = watch({ job: () => s.done }, more, info);
     await pass(5 * MINUTE - 1);
     expect(reads()).toBe(0);
     await pass(1);
-    expect(await result).toMatchObject({ kind: 'ended', seen: { polls: 41, observedActive: true } });
+    expect(await result).toMatchObject({ kind: 'ended', observation: { polls: 41, observedActive: true } });
   });
 
-  test('leaves the process for a long sleep where too many sleep, after it has read what is due', async () => {
+  test('leaves the process for a long sleep if too many sleep, after it has read what is due', async () => {
     const given = worker({ maxWatches: 1, job: () => working });
-    const sleeper = given.run(given.watchJob, { ...order, ...sleeping });
+    const sleeper = given.run(given.watchJob, { ...request, ...sleeping });
     const later = { type: 'Later', category: ApplicationFailureCategory.BENIGN, nonRetryable: false };
-    const long = given.run(given.watchJob, { ...order, ...sleeping });
+    const long = given.run(given.watchJob, { ...request, ...sleeping });
     await expect(long.result).rejects.toThrow(failure({ ...later, nextRetryDelay: 5 * MINUTE }));
-    expect(long.beats.at(-1)).toEqual(sleeping.seen);
-    const due = given.run(given.watchJob, { ...order, seen: seenBefore(900) });
+    expect(long.beats.at(-1)).toEqual(sleeping.observation);
+    const due = given.run(given.watchJob, { ...request, observation: seenBefore(900) });
     await pass(900);
     await expect(due.result).rejects.toThrow(failure({ ...later, nextRetryDelay: MINUTE }));
     expect(due.beats.at(-1)).toMatchObject({ polls: 41, job: working });
     sleeper.cancel();
     await expect(sleeper.result).rejects.toThrow(CancelledFailure);
-    const third = given.run(given.watchJob, { ...order, ...sleeping });
+    const third = given.run(given.watchJob, { ...request, ...sleeping });
     await pass(5 * MINUTE);
     expect(third.beats.at(-1)).toMatchObject({ polls: 41 });
     third.cancel();
@@ -429,7 +429,7 @@ describe('watchJob', () => {
     await pass(MINUTE);
     handBack.abort();
     await expect(result).rejects.toThrow(failure({ type: 'Later', nextRetryDelay: 4 * MINUTE }));
-    const due = watch({ handBack: handBack.signal }, { seen: seenBefore(0) });
+    const due = watch({ handBack: handBack.signal }, { observation: seenBefore(0) });
     await expect(due.result).rejects.toThrow(failure({ type: 'Later', nextRetryDelay: 1 }));
     expect([Date.now(), reads(), due.reads()]).toEqual([START_MS + MINUTE, 0, 0]);
   });
@@ -444,7 +444,7 @@ describe('watchJob', () => {
 
   test('is foreign in another run, which reads nothing', async () => {
     const { result, calls } = watch({}, { runId: 'earlier' });
-    expect(await result).toMatchObject({ kind: 'foreign', seen: { polls: 0 } });
+    expect(await result).toMatchObject({ kind: 'foreign', observation: { polls: 0 } });
     expect(calls).toEqual([]);
   });
 
@@ -460,7 +460,7 @@ describe('watchJob', () => {
   });
 
   test('looks at its deadline, and ends', async () => {
-    const more = { seen: seenBefore(0), deadlineMs: START_MS + 90 * SECOND };
+    const more = { observation: seenBefore(0), deadlineMs: START_MS + 90 * SECOND };
     const { result, reads } = watch({ job: () => working }, more);
     await pass(90 * SECOND);
     expect(await result).toMatchObject({ kind: 'deadline' });
@@ -469,17 +469,17 @@ describe('watchJob', () => {
 
   test.each([DAY, -DAY])('judges by the server’s time: this clock is wrong by %i ms', async (wrongMs) => {
     vi.setSystemTime(START_MS + wrongMs);
-    const seen = { ...seenBefore(0), observedActive: false };
+    const observation = { ...seenBefore(0), observedActive: false };
     // It ends when the settle time is over, with the third read.
-    const { result, reads } = watch({}, { seen, deadlineMs: START_MS + HOUR, prLinkGraceMs: 0 });
+    const { result, reads } = watch({}, { observation, deadlineMs: START_MS + HOUR, prLinkGraceMs: 0 });
     await pass(2 * MINUTE - 1);
     expect(reads()).toBe(2);
     await pass(1);
-    expect(await result).toMatchObject({ kind: 'ended', seen: { polls: 43 } });
+    expect(await result).toMatchObject({ kind: 'ended', observation: { polls: 43 } });
   });
 
   test('the time of an attempt counts from when the server scheduled it', async () => {
     const { result } = watch({}, sleeping, { currentAttemptScheduledTimestampMs: START_MS + DAY });
-    expect(await result).toMatchObject({ kind: 'ended', seen: { polls: 41 } });
+    expect(await result).toMatchObject({ kind: 'ended', observation: { polls: 41 } });
   });
 });

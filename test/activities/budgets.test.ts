@@ -25,11 +25,11 @@ function useBudgets() {
   const budgets = createBudgets(client as unknown as Client, { taskQueue: 'q', settings });
   const ask = (projectId: string, workflowId: string) => {
     const environment = new MockActivityEnvironment({}, { logger: new DefaultLogger('ERROR', () => undefined) });
-    const answer = environment.run(() => budgets.ask(projectId, { workflowId } as Ask));
-    answer.catch(() => undefined);
-    return { answer, cancel: () => environment.cancel() };
+    const reply = environment.run(() => budgets.ask(projectId, { workflowId } as Ask));
+    reply.catch(() => undefined);
+    return { reply, cancel: () => environment.cancel() };
   };
-  const tell = () => budgets.tell('p', { kind: 'end', workflowId: 'w', runId: 'r' });
+  const tell = () => budgets.report('p', { kind: 'end', workflowId: 'w', runId: 'r' });
   return { ask, tell, open, asked: () => open.map(({ workflowId }) => workflowId).join(', ') };
 }
 
@@ -41,7 +41,7 @@ test('one ask at a time goes out for a project, and others do not wait for it', 
   await settled();
   expect(asked()).toBe('1, 3');
   open[0]?.finish();
-  expect(await first.answer).toEqual({ kind: 'ended' });
+  expect(await first.reply).toEqual({ kind: 'ended' });
   await settled();
   expect(asked()).toBe('1, 3, 2');
 });
@@ -54,35 +54,35 @@ test('an ask whose activity ended while it waited does not go out, and one that 
   await settled();
   second.cancel();
   open[0]?.finish(new Error('deadline exceeded'));
-  await expect(first.answer).rejects.toThrow('deadline exceeded');
-  await expect(second.answer).rejects.toThrow('CANCELLED');
+  await expect(first.reply).rejects.toThrow('deadline exceeded');
+  await expect(second.reply).rejects.toThrow('CANCELLED');
   await settled();
   expect(asked()).toBe('1, 3');
 });
 
-describe('a budget that does not answer within three seconds', () => {
+describe('a budget that does not reply within three seconds', () => {
   beforeEach(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] }));
   afterEach(() => void vi.useRealTimers());
 
-  test('keeps nobody waiting: one ask finds out whether it answers again', async () => {
+  test('keeps nobody waiting: one ask finds out whether it replies again', async () => {
     const { ask, open, asked } = useBudgets();
     const first = ask('p', '1');
     const second = ask('p', '2');
     const other = ask('other', '3');
     await settled();
     vi.advanceTimersByTime(3_000);
-    await expect(second.answer).rejects.toThrow('another ask waits for its answer');
-    await expect(ask('p', '4').answer).rejects.toThrow('another ask waits for its answer');
+    await expect(second.reply).rejects.toThrow('another ask waits for its reply');
+    await expect(ask('p', '4').reply).rejects.toThrow('another ask waits for its reply');
     open[0]?.finish(new Error('deadline exceeded'));
     open[1]?.finish();
-    await expect(first.answer).rejects.toThrow('deadline exceeded');
-    expect(await other.answer).toEqual({ kind: 'ended' });
+    await expect(first.reply).rejects.toThrow('deadline exceeded');
+    expect(await other.reply).toEqual({ kind: 'ended' });
     const probe = ask('p', '5');
     await settled();
-    await expect(ask('p', '6').answer).rejects.toThrow('another ask waits for its answer');
+    await expect(ask('p', '6').reply).rejects.toThrow('another ask waits for its reply');
     expect(asked()).toBe('1, 3, 5');
     open[2]?.finish();
-    expect(await probe.answer).toEqual({ kind: 'ended' });
+    expect(await probe.reply).toEqual({ kind: 'ended' });
   });
 
   test('is asked by all, one after the other, once it has answered', async () => {
@@ -95,20 +95,20 @@ describe('a budget that does not answer within three seconds', () => {
     const [next, last] = [ask('p', '2'), ask('p', '3')];
     await settled();
     open[1]?.finish();
-    expect(await next.answer).toEqual({ kind: 'ended' });
+    expect(await next.reply).toEqual({ kind: 'ended' });
     await settled();
     open[2]?.finish();
-    expect(await last.answer).toEqual({ kind: 'ended' });
+    expect(await last.reply).toEqual({ kind: 'ended' });
     expect(asked()).toBe('1, 2, 3');
   });
 });
 
-test('a budget that does not answer is asked again what it knows of earlier sends', async () => {
+test('a budget that does not reply is asked again what it knows of earlier sends', async () => {
   const answers = [new Error('deadline exceeded'), new Error('deadline exceeded'), 'unknown'];
   const query = async () => {
-    const answer = answers.shift();
-    if (answer instanceof Error) throw answer;
-    return answer;
+    const reply = answers.shift();
+    if (reply instanceof Error) throw reply;
+    return reply;
   };
   const client = {
     withDeadline: (_: number, inTime: () => Promise<unknown>) => inTime(),
@@ -123,11 +123,11 @@ test('a budget that does not answer is asked again what it knows of earlier send
 
 test('a budget whose last run is closed is stopped, and says how to start it', async () => {
   const { ask, open } = useBudgets();
-  const { answer } = ask('p', '1');
+  const { reply } = ask('p', '1');
   await settled();
   open[0]?.finish(new WorkflowExecutionAlreadyStartedError('closed', 'project-budget/p', 'projectBudget'));
-  await expect(answer).rejects.toThrow(BudgetStoppedError);
-  await expect(answer).rejects.toThrow('follow-up budget restore p');
+  await expect(reply).rejects.toThrow(BudgetStoppedError);
+  await expect(reply).rejects.toThrow('follow-up budget restore p');
 });
 
 test('a budget that does not run does not need to know; any other failure is repeated', async () => {

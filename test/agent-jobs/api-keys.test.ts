@@ -5,7 +5,7 @@ import { expect, onTestFinished, test, vi } from 'vitest';
 import { type ApiKeySource, createApiKeys } from '../../src/agent-jobs/index.js';
 import { maskSecrets } from '../../src/secrets/secrets.js';
 import { JOB, send, useClient, usePeer, writes } from './support/harness.js';
-import { answer } from './support/peer.js';
+import { respond } from './support/peer.js';
 
 async function useDirectory(): Promise<string> {
   const directory = await mkdtemp(join(tmpdir(), 'api-keys-'));
@@ -23,7 +23,7 @@ test.for<ApiKeySource>([{}, ...['', 'short', 'with a space', 'with-a\nnewline', 
 
 test('a rotated key file is used by the very next message', async () => {
   const keyFile = join(await useDirectory(), 'key');
-  const peer = await usePeer(writes(answer(200, JOB)));
+  const peer = await usePeer(writes(respond(200, JOB)));
   await writeFile(keyFile, 'adm_key-0\n');
   const client = useClient(peer.url, { keys: createApiKeys({ keyFile }) });
   for (let round = 0; round < 20; round++) {

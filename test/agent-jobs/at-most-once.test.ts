@@ -3,9 +3,9 @@ import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { createSingleConnection } from '../../src/agent-jobs/single-connection.js';
 import { eventually } from '../support/eventually.js';
 import { acts, API_KEY, get, JOB, send, sendUntilDeadline, useClient, usePeer, writes } from './support/harness.js';
-import { answer, type PeerConnection } from './support/peer.js';
+import { type PeerConnection, respond } from './support/peer.js';
 
-const takes = writes(answer(200, JOB));
+const takes = writes(respond(200, JOB));
 
 for (const secure of [false, true]) {
   describe(`over ${secure ? 'TLS' : 'plain TCP'}`, () => {
@@ -55,12 +55,12 @@ for (const secure of [false, true]) {
       expect(peer.bytes).toBeLessThan(prompt.length);
     });
 
-    test('none of 200 messages fails if the peer closes every connection after its answer', async () => {
+    test('none of 200 messages fails if the peer closes every connection after its response', async () => {
       const peer = await usePeer({
         secure,
         // A peer that promises to keep the connection and drops it breaks a client that reuses connections.
         onRequest: ({ socket }, { method }) =>
-          socket.write(answer(200, JOB, { connection: 'keep-alive' }), () => method === 'POST' && socket.end()),
+          socket.write(respond(200, JOB, { connection: 'keep-alive' }), () => method === 'POST' && socket.end()),
       });
       const client = useClient(peer.url);
       for (let sent = 0; sent < 200; sent++) expect((await send(client)).outcome).toBe('sent');
@@ -73,7 +73,7 @@ for (const secure of [false, true]) {
 test.for([301, 302, 303, 307, 308])('a %i is never followed, either for a message or for a read', async (code) => {
   const target = await usePeer(takes);
   for (const location of [`${target.url}/elsewhere`, '/elsewhere']) {
-    const peer = await usePeer(writes(answer(code, {}, { location })));
+    const peer = await usePeer(writes(respond(code, {}, { location })));
     const client = useClient(peer.url);
     expect(await send(client)).toMatchObject({ outcome: 'unknown', statusCode: code });
     expect(await get(client)).toMatchObject({ kind: 'failed', reason: 'service', statusCode: code });
@@ -104,7 +104,7 @@ test('closing waits for a message and a read that are under way, and sends nothi
   const underWay = Promise.all([send(client), get(client)]);
   await eventually('both requests at the peer', () => held.length === 2);
   const closing = client.close();
-  for (const { socket } of held) socket.end(answer(200, JOB));
+  for (const { socket } of held) socket.end(respond(200, JOB));
   expect(await underWay).toMatchObject([{ outcome: 'sent' }, { kind: 'job' }]);
   await closing;
   expect((await send(client)).outcome).toBe('notSent');
@@ -124,18 +124,18 @@ test('HTTP_PROXY is ignored', async () => {
   expect(proxy.connections).toBe(0);
 });
 
-test('an answer that comes before the whole message is read still counts', async () => {
+test('a response that comes before the whole message is read still counts', async () => {
   const peer = await usePeer({
     onData: ({ socket }) => {
-      if (!socket.writableEnded) socket.end(answer(429, { error: 'slow down' }));
+      if (!socket.writableEnded) socket.end(respond(429, { error: 'slow down' }));
     },
   });
   expect((await send(useClient(peer.url), () => true, 'x'.repeat(200_000))).outcome).toBe('limited');
 });
 
-test('a peer that resets right after its answer does not make the answer unknown', async () => {
+test('a peer that resets right after its response does not make the response unknown', async () => {
   const answersAndResets = ({ socket, raw }: PeerConnection) =>
-    socket.write(answer(200, JOB), () => setImmediate(() => raw.resetAndDestroy()));
+    socket.write(respond(200, JOB), () => setImmediate(() => raw.resetAndDestroy()));
   const peer = await usePeer(acts(answersAndResets));
   expect((await send(useClient(peer.url))).outcome).toBe('sent');
   expect(peer.requests).toHaveLength(1);

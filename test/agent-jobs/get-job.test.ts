@@ -1,12 +1,12 @@
 import { expect, test } from 'vitest';
 import { acts, get, JOB, send, useClient, usePeer, writes } from './support/harness.js';
-import { answer } from './support/peer.js';
+import { respond } from './support/peer.js';
 
-const keeps = acts(({ socket }) => socket.write(answer(200, JOB)));
+const keeps = acts(({ socket }) => socket.write(respond(200, JOB)));
 
 test('a 404 is notFound with the text of the service, if there is any', async () => {
   for (const text of ['no such job', '']) {
-    const peer = await usePeer(writes(answer(404, text)));
+    const peer = await usePeer(writes(respond(404, text)));
     const client = useClient(peer.url);
     const message = text === '' ? 'HTTP 404' : `HTTP 404: ${text}`;
     expect(await get(client)).toEqual({ kind: 'notFound', message });
@@ -16,7 +16,7 @@ test('a 404 is notFound with the text of the service, if there is any', async ()
 
 test('a job is returned whole, with unknown fields, an unknown status and another id', async () => {
   const job = { id: 'another', status: 'paused', source: { repository: 'r', ref: null }, later: [{ x: 1 }] };
-  const peer = await usePeer(writes(answer(200, job)));
+  const peer = await usePeer(writes(respond(200, job)));
   expect(await get(useClient(`${peer.url}/base`))).toEqual({ kind: 'job', job });
   expect(peer.requests[0]).toMatchObject({ method: 'GET', path: '/base/v2/agent/project-1/job/job-1', body: '' });
 });

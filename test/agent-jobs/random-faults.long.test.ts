@@ -4,7 +4,7 @@ import type { SendOutcome } from '../../src/contract/index.js';
 import { createRandom, type Random } from '../../src/simulator/random.js';
 import { type Cut, startCuttingRelay } from './support/cutting-relay.js';
 import { ADDRESS, API_KEY, JOB } from './support/harness.js';
-import { answer, type Peer, type PeerConnection, type PeerScript, reset, startPeer, tlsFile } from './support/peer.js';
+import { type Peer, type PeerConnection, type PeerScript, reset, respond, startPeer, tlsFile } from './support/peer.js';
 
 /** `FAULTS=20000 FAULTS_FROM=1 npx vitest run test/agent-jobs/random-faults.long.test.ts` is the long form. */
 const COUNT = Number(process.env['FAULTS'] ?? 2_000);
@@ -50,7 +50,7 @@ function drawFault(random: Random, secure: boolean, requestBytes: number): Fault
   const pick = <T>(items: readonly T[]): T => items[random.between(0, items.length - 1)]!;
   const [status, ofStatus] = pick(answers);
   const body = status === 204 ? '' : pick([JOB, '', '<html>', { error: 'no' }]);
-  const text = answer(status, body);
+  const text = respond(status, body);
   // A 2xx with a body that is no job proves nothing, unless the body is lost.
   const answered: SendOutcome = ofStatus === 'sent' && body !== JOB && body !== '' ? 'unknown' : ofStatus;
   const writes: PeerScript['onRequest'] = ({ socket }) => socket.end(text);
@@ -89,7 +89,7 @@ function drawFault(random: Random, secure: boolean, requestBytes: number): Fault
     default:
       return {
         name: 'answers at accept',
-        script: { onAccept: (raw) => raw.write(answer(200, JOB)) },
+        script: { onAccept: (raw) => raw.write(respond(200, JOB)) },
         answered: 'sent',
       };
   }

@@ -1,7 +1,7 @@
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { MAX_RETRY_AFTER_MS, parseHttpDate, parseRetryAfterMs } from '../../src/agent-jobs/outcomes.js';
 import { get, send, useClient, usePeer, writes } from './support/harness.js';
-import { answer } from './support/peer.js';
+import { respond } from './support/peer.js';
 
 const NOW_MS = Date.parse('2026-03-01T12:00:00Z');
 const DATE = 'Sun, 01 Mar 2026 12:00:30 GMT';
@@ -34,7 +34,7 @@ test.each([
 ])('a message answered with %d is %s; the Retry-After counts only if the whole project is refused', async (...row) => {
   const [status, outcome, reason, retryAfterMs] = row;
   for (const headers of [{ 'retry-after': '42' }, { 'retry-after': DATE, date: 'Sun, 01 Mar 2026 11:59:48 GMT' }]) {
-    const peer = await usePeer(writes(answer(status, {}, headers)));
+    const peer = await usePeer(writes(respond(status, {}, headers)));
     const client = useClient(peer.url);
     const { statusCode: _, message: __, ...sent } = await send(client);
     expect(sent).toEqual({ outcome, ...(retryAfterMs && { retryAfterMs }) });

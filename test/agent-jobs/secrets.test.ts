@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import { errorText, parseJob } from '../../src/agent-jobs/service-text.js';
 import { createMaskCache, createSecretMask, MASK } from '../../src/secrets/secret-mask.js';
 import { API_KEY, get, send, useClient, usePeer, writes } from './support/harness.js';
-import { answer } from './support/peer.js';
+import { respond } from './support/peer.js';
 
 const base64 = (text: string) => Buffer.from(text).toString('base64');
 const hex = (text: string) => Buffer.from(text).toString('hex');
@@ -113,7 +113,7 @@ test('if the service echoes the key everywhere, no outcome contains it', async (
     [401, { error: echoes.join(' ') }],
     [500, echoes.join(' ')],
   ] as const) {
-    const client = useClient((await usePeer(writes(answer(status, body, headers)))).url);
+    const client = useClient((await usePeer(writes(respond(status, body, headers)))).url);
     outcomes.push(await get(client), await send(client));
   }
   const shown = `${JSON.stringify(outcomes)} ${inspect(outcomes, { depth: 20, showHidden: true })}`;
@@ -124,7 +124,7 @@ test('if the service echoes the key everywhere, no outcome contains it', async (
 test('a key at the edge of the 500 characters, or torn apart by terminal escapes, is masked', async () => {
   const torn = `${API_KEY.slice(0, 9)}\u001b[0m${API_KEY.slice(9)}`;
   for (const error of [`${'x'.repeat(480)}${API_KEY}`, torn, { error: torn }]) {
-    const { message } = await send(useClient((await usePeer(writes(answer(400, error)))).url));
+    const { message } = await send(useClient((await usePeer(writes(respond(400, error)))).url));
     expect(message).toMatch(/^HTTP 400: x*\[/);
     expect(message?.length).toBeLessThanOrEqual(500);
     for (const part of [API_KEY.slice(0, 4), API_KEY.slice(-4)]) expect(message).not.toContain(part);

@@ -4,7 +4,7 @@ import type { AgentJobsClientOptions } from '../../src/agent-jobs/index.js';
 import type { SendOutcome } from '../../src/contract/index.js';
 import type { GetJobFailureReason } from '../../src/protocol/index.js';
 import { acts, ADDRESS, get, JOB, send, sendUntilDeadline, useClient, usePeer, writes } from './support/harness.js';
-import { answer, type PeerScript, reset } from './support/peer.js';
+import { type PeerScript, reset, respond } from './support/peer.js';
 
 /** What a peer does, and what that means for a message and for a read. */
 type Row = [peer: string, script: PeerScript, outcome: SendOutcome, read: GetJobFailureReason | 'job', more?: More];
@@ -21,8 +21,8 @@ interface More {
 
 const atAccept = (act: (raw: net.Socket) => unknown): PeerScript => ({ onAccept: (raw) => (act(raw), false) });
 const atHello = (act: (raw: net.Socket) => unknown) => atAccept((raw) => raw.once('data', () => act(raw)));
-const half = answer(200, '{', { 'content-length': '9' });
-const longHeader = answer(200, JOB, { 'x-long': 'x'.repeat(70_000) });
+const half = respond(200, '{', { 'content-length': '9' });
+const longHeader = respond(200, JOB, { 'x-long': 'x'.repeat(70_000) });
 const upgrade = 'HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n';
 const tls = { only: 'tls', received: 0 } as const;
 const plain = { only: 'plain', received: 0 } as const;
@@ -58,8 +58,8 @@ const unanswered: Row[] = [
   ['switches protocols', writes(upgrade), 'unknown', 'network'],
 ];
 const sent: Row[] = [
-  ['answers 200', writes(answer(200, JOB)), 'sent', 'job', ok],
-  ['answers 202 with nothing', writes(answer(202, '')), 'sent', 'invalid-body', { statusCode: 202, message: /empty/ }],
+  ['answers 200', writes(respond(200, JOB)), 'sent', 'job', ok],
+  ['answers 202 with nothing', writes(respond(202, '')), 'sent', 'invalid-body', { statusCode: 202, message: /empty/ }],
   ['answers 204', writes('HTTP/1.1 204 No Content\r\n\r\n'), 'sent', 'invalid-body', { statusCode: 204 }],
   ['answers 200, the body stalls', stallsInBody, 'sent', 'timeout', { ...lost, stalls: true }],
   ['answers 200, resets in the body', resetsInBody, 'sent', 'network', lost],
@@ -67,7 +67,7 @@ const sent: Row[] = [
 ];
 const statuses = (outcome: SendOutcome, read: GetJobFailureReason, codes: number[]): Row[] =>
   codes.map((code) => {
-    const script = writes(answer(code, { error: 'words' }));
+    const script = writes(respond(code, { error: 'words' }));
     return [`answers ${code}`, script, outcome, read, { statusCode: code, message: / words$/ }];
   });
 const rows = [
@@ -118,7 +118,7 @@ test('a closed port, an unknown host and an untrusted certificate prove that not
 });
 
 test('an accepted message returns the job, and has the form that the service expects', async () => {
-  const peer = await usePeer(writes(answer(200, JOB)));
+  const peer = await usePeer(writes(respond(200, JOB)));
   const prompt = 'Ünïcode "quoted" \ud83d\ude80';
   const result = await send(useClient(`${peer.url}/prefix/`), () => true, prompt);
   expect(result).toEqual({ outcome: 'sent', statusCode: 200, job: JOB });

@@ -25,7 +25,7 @@ function startParts(batch: Batch, nowMs = 0): { part: Part; input: PartInput }[]
 /** Gives the parts their orders, and the batch their reports. */
 function exchange(batch: Batch, parts: readonly Part[], nowMs: number): void {
   for (const part of parts) batch.take(part.report(nowMs), nowMs);
-  for (const { part, order } of batch.ordersToSend(nowMs)) parts[part]?.obey(order);
+  for (const { part, order } of batch.ordersToSend(nowMs)) parts[part]?.receive(order);
 }
 
 function endAll(part: Part, outcome: Parameters<Part['end']>[1]): void {
@@ -139,7 +139,7 @@ describe('a batch', () => {
     expect(batch.isHandedOut).toBe(true);
   });
 
-  test('that was reset makes its part tell everything again', () => {
+  test('that was reset makes its part report everything again', () => {
     const { part } = startParts(Batch.create(START, items(2)))[0]!;
     endAll(part, DONE);
     part.noteReported(part.report(2));
@@ -148,13 +148,13 @@ describe('a batch', () => {
     const order = reset.askForAll(0, 4);
     // A report that left before the part got the order. It lacks the ends that were told before.
     expect(reset.take(part.report(5), 5)).toBe(false);
-    part.obey(order);
+    part.receive(order);
     expect(reset.take(part.report(6), 6)).toBe(true);
     expect(reset.result().items.map(({ status }) => status)).toEqual(['completed', 'completed']);
     expect(reset.hasEnded).toBe(true);
   });
 
-  test('tells every part of a cancel, even those that are started later', () => {
+  test('sends a cancel to every part, even those that are started later', () => {
     const batch = Batch.create(OPEN, items(10));
     startParts(batch);
     batch.add(items(1, 'x', 10), 10, 'u');
@@ -211,7 +211,7 @@ describe('the brake of a batch', () => {
     }
   });
 
-  test('is gone with a cancel, and after a canary that is the whole list', () => {
+  test('ends with a cancel, and after a canary that is the whole list', () => {
     const batch = Batch.create({ ...START, maxFailures: 0, canary: 3 }, items(3));
     const parts = startParts(batch).map(({ part }) => part);
     parts[0]!.end(0, FAILED);

@@ -27,7 +27,7 @@ function startPart(what: Partial<PartInput> = {}, ...found: [workflowId: string,
     },
     cancelFollowUp: async (workflowId) => cancelled.push(workflowId),
     findItems: async (asked) => asked.items.map(({ workflowId }) => known.get(workflowId) ?? {}),
-    tellBatch: async () => true,
+    reportToBatch: async () => true,
     show: () => undefined,
   };
   const input = { batchId: 'b', part: 0, hash: 'h', first: 0, template: {}, items, order: ORDER, ...what };
@@ -122,7 +122,7 @@ test('a part that is started again and cancelled cancels what it finds at once, 
   expect(outcomes()).toEqual([undefined, undefined]);
 });
 
-test('a part ends when all its items have an outcome, although it never hears of their ends', async () => {
+test('a part ends when all its items have an outcome, although it never receives their ends', async () => {
   const { known, started, settle, outcomes, ring, ended } = startPart();
   await settle();
   for (const id of started) known.set(id, { outcome: { status: 'completed', prLink: null } });

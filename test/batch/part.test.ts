@@ -32,7 +32,7 @@ describe('a part', () => {
   test('starts only items below the index in its order', () => {
     const part = partOf([item('p', 'a'), item('p', 'b'), item('p', 'c')], { until: 502 });
     expect(positions(part)).toEqual([0, 1]);
-    part.obey({ number: 2, share: 50 });
+    part.receive({ number: 2, share: 50 });
     expect(positions(part)).toEqual([2]);
   });
 
@@ -60,9 +60,9 @@ describe('a part', () => {
 
   test('ignores an order that is late, and names the latest in its report', () => {
     const part = partOf([item('p', 'a')], { number: 5, share: 0 });
-    part.obey({ number: 4, share: 50 });
+    part.receive({ number: 4, share: 50 });
     expect(part.start()).toEqual([]);
-    part.obey({ number: 9, share: 1 });
+    part.receive({ number: 9, share: 1 });
     expect(positions(part)).toEqual([0]);
     expect(part.report(10)).toMatchObject({ hash: 'own', order: 9 });
   });
@@ -72,7 +72,7 @@ describe('a part', () => {
     part.start();
     part.end(0, DONE);
     const onItsWay = part.report(1_000);
-    part.obey({ number: 2, share: 50, tellAll: true });
+    part.receive({ number: 2, share: 50, reportAll: true });
     part.noteReported(onItsWay);
     const again = part.report(1_000);
     expect(again.ended).toMatchObject([{ index: 500 }]);

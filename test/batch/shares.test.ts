@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { type Claim, divide } from '../../src/batch/shares.js';
 
-const fresh = (wanted: number): Claim => ({ wanted, share: 0, granted: 0 });
+const fresh = (needed: number): Claim => ({ needed, share: 0, granted: 0 });
 const sum = (numbers: readonly number[]) => numbers.reduce((total, number) => total + number, 0);
 
 test('shares are even, and no part gets more than it can use', () => {
@@ -16,15 +16,15 @@ test('shares are even, and no part gets more than it can use', () => {
 test('shares add up to maxOpen, or to what the parts can use if that is less', () => {
   const wanted = fc.array(fc.integer({ min: 0, max: 500 }), { maxLength: 60 });
   fc.assert(
-    fc.property(wanted, fc.integer({ min: 1, max: 500 }), (wants, maxOpen) => {
-      const shares = divide(wants.map(fresh), [], maxOpen);
-      expect(sum(shares)).toBe(Math.min(maxOpen, sum(wants)));
-      expect(shares.every((share, index) => share <= (wants[index] ?? 0))).toBe(true);
+    fc.property(wanted, fc.integer({ min: 1, max: 500 }), (needs, maxOpen) => {
+      const shares = divide(needs.map(fresh), [], maxOpen);
+      expect(sum(shares)).toBe(Math.min(maxOpen, sum(needs)));
+      expect(shares.every((share, index) => share <= (needs[index] ?? 0))).toBe(true);
     }),
   );
 });
 
-test('the places that a long tail leaves go to the other parts', () => {
-  const tail = { wanted: 2, share: 25, granted: 2 };
-  expect(divide([tail, { wanted: 500, share: 25, granted: 25 }], [], 50)).toEqual([25, 48]);
+test('the share that a long tail leaves goes to the other parts', () => {
+  const tail = { needed: 2, share: 25, granted: 2 };
+  expect(divide([tail, { needed: 500, share: 25, granted: 25 }], [], 50)).toEqual([25, 48]);
 });

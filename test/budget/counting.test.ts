@@ -6,58 +6,58 @@ describe('a budget that counts', () => {
   - grants nothing, and says why [counts]
     ask a -> waiting counting position=1, wait 24h, granted ->
   - books each send of the list, then grants the rest [counts limit=4]
-    ask b*5, wait 1m, book a1 a2 +1, granted -> b0, settle b0, next -> held b1 b2 b3 b4
+    ask b*5, wait 1m, book a1 a2 +1, granted -> b0, report b0, next -> held b1 b2 b3 b4
   - knows those whom it books, once each, so that their ids are not sent again [counts]
-    book a, ask a reset -> known outcome=unknown isSameMessage=false, used -> 1
+    book a, ask a reset -> earlierSend outcome=unknown isSameMessage=false, used -> 1
   - does not let a run that was reset send again, whatever number its send has [counts]
-    book runs a, ask a reset number=2 -> known outcome=unknown
-  - books a send that it did not grant when it hears of it, from its answer, once [counts]
-    wait 1s, settle a sent at=-300ms, settle a sent at=-300ms, settle b notSent, book, slots -> 700ms+held,
-    ask c@a -> waiting job-busy, ask d@b -> granted, ask a reset -> known grantedTo=run-of-a outcome=sent
+    book runs a, ask a reset number=2 -> earlierSend outcome=unknown
+  - books a send that it did not grant when it is reported, from its response, once [counts]
+    wait 1s, report a sent at=-300ms, report a sent at=-300ms, report b notSent, book, slots -> 700ms+held,
+    ask c@a -> waiting job-busy, ask d@b -> granted, ask a reset -> earlierSend grantedTo=run-of-a outcome=sent
   - takes no send of before a reset for the last one of its job
-    send a@x, end a, wait 1h, forget nothing, counts, book, ask a reset -> known outcome=sent isLatest=false
-  - does not take an old send that it hears of late for the last one of its job
-    wait 1h, send new@x, end new, settle old@x sent at=-1h, ask old@x reset -> known isLatest=false,
-    ask new reset -> known isLatest=true
+    send a@x, end a, wait 1h, forget nothing, counts, book, ask a reset -> earlierSend outcome=sent isLatest=false
+  - does not take an old send that is reported late for the last one of its job
+    wait 1h, send new@x, end new, report old@x sent at=-1h, ask old@x reset -> earlierSend isLatest=false,
+    ask new reset -> earlierSend isLatest=true
   - does not book what it remembers as "sent" or "rejected"
-    ask a*2, settle a0 sent, settle a1 rejected, send c, counts, book a*2 runs c, used -> 3
+    ask a*2, report a0 sent, report a1 rejected, send c, counts, book a*2 runs c, used -> 3
   - books what it remembers as "limited", "notSent" or "unknown": the next send may be forgotten
-    ask a*3, settle a0 notSent, settle a1 unknown, settle a2 limited, wait over+1m, counts, book a*3,
-    slots -> held over+held over+1m+held over+1m+held over+1m+held, ask a0 reset -> known outcome=unknown,
-    ask a1 reset -> known outcome=unknown, ask a2 reset -> known outcome=unknown
+    ask a*3, report a0 notSent, report a1 unknown, report a2 limited, wait over+1m, counts, book a*3,
+    slots -> held over+held over+1m+held over+1m+held over+1m+held, ask a0 reset -> earlierSend outcome=unknown,
+    ask a1 reset -> earlierSend outcome=unknown, ask a2 reset -> earlierSend outcome=unknown
   - books nothing beside a grant that may be under way, but beside one that is over
     ask a, counts, book a, used -> 1, clock 30m, counts, book a, slots -> held 30m+held
-  - tells each run that may have sent that it may have sent more often, not only the first [counts]
-    book runs a, ask a reset run=second -> known sendNumber=1,
-    ask a reset run=third number=2 -> known sendNumber=2, ask a number=3 -> granted runId=third
-  - counts a grant of before a reset, also where its end or its refusal is heard [limit=2]
-    ask a drain=2m, ask c drain=2m, wait lease, counts, book runs a c, end a, settle c limited, ask b -> waiting,
-    ask a reset number=2 -> known outcome=unknown, ask c reset number=2 -> known outcome=unknown
+  - replies to each run that may have sent that it may have sent more often, not only the first [counts]
+    book runs a, ask a reset run=second -> earlierSend sendNumber=1,
+    ask a reset run=third number=2 -> earlierSend sendNumber=2, ask a number=3 -> granted runId=third
+  - counts a grant of before a reset, also if its end or its refusal is reported [limit=2]
+    ask a drain=2m, ask c drain=2m, wait lease, counts, book runs a c, end a, report c limited, ask b -> waiting,
+    ask a reset number=2 -> earlierSend outcome=unknown, ask c reset number=2 -> earlierSend outcome=unknown
   - wakes everybody whom it takes out of the line: a key may have been used again [counts]
-    ask a -> waiting counting, keep, book a, told -> a:wake
+    ask a -> waiting counting, keep, book a, signals -> a:wake
   - takes no place from a run that was started after a wake was on its way to the one before [limit=0]
     wake a, keep, ask a run=second, miss, limit 1, granted -> a
   - gives a job to whoever runs, and one that is closed only for the settle time [counts]
     book old@x closed runs new@x, ask behind-new@x, ask behind-closed@closed,
-    ask closed reset -> known isLatest=true, end closed until=settle, next -> settle behind-closed,
+    ask closed reset -> earlierSend isLatest=true, end closed until=settle, next -> settle behind-closed,
     end new@x last, granted -> behind-new
-  - gives it also to one that runs whose send it has heard of, before a grant of a time that a reset brought back
-    ask old@x, settle new@x, book runs new@x, settle old notSent, ask next@x -> waiting job-busy
+  - gives it also to one that runs whose send was reported, before a grant of a time that a reset brought back
+    ask old@x, report new@x, book runs new@x, report old notSent, ask next@x -> waiting job-busy
   - does not guess which of two sends to a job was the last: either may have been reset [counts]
-    settle heard@y, book old@x closed@y runs new@x, ask old@x reset -> known isLatest=false,
-    ask new@x reset -> known isLatest=false, ask heard@y reset -> known isLatest=false,
-    ask closed@y reset -> known isLatest=false, ask next@y -> waiting job-busy, wait settle, granted ->
+    report heard@y, book old@x closed@y runs new@x, ask old@x reset -> earlierSend isLatest=false,
+    ask new@x reset -> earlierSend isLatest=false, ask heard@y reset -> earlierSend isLatest=false,
+    ask closed@y reset -> earlierSend isLatest=false, ask next@y -> waiting job-busy, wait settle, granted ->
   - keeps how a job looked at the end of the turn before
     send a@x, end a last, book b@x, wait settle, ask c@x -> granted last
   - takes the send for made for which a follow-up stood in line
-    ask a, settle a limited, ask a number=2, book runs a, ask a -> known sendNumber=2 outcome=unknown
-  - gives the turn of one that has ended an end, and does not take it back where the end was heard
+    ask a, report a limited, ask a number=2, book runs a, ask a -> earlierSend sendNumber=2 outcome=unknown
+  - gives the turn of one that has ended an end, and does not take it back if the end was reported
     send c@y, end c, book c@y, ask d@y -> granted, send a@x, ask b@x, forget, book a@x, next -> settle b
   - finds no evidence for another message of an id that is used again
-    book a, ask a tag=other -> known isLatest=false
+    book a, ask a tag=other -> earlierSend isLatest=false
   `);
 
-  it('lists what it books as of now, and holds its slot until nothing of it can still arrive', () => {
+  it('lists what it books as of now, and uses its slot until nothing of it can still arrive', () => {
     const desk = new Desk({ counts: true });
     desk.budget.book(desk.nowMs, listed(['a']), { drainMs: MINUTE });
     const booked = { grantedAtMs: desk.nowMs };
@@ -65,7 +65,7 @@ describe('a budget that counts', () => {
     expect(desk.budget.slotEnds()[0]).toBeGreaterThanOrEqual(desk.nowMs + MINUTE + HOUR);
   });
 
-  it('holds the slot of a send whose time is known until its own window is over, with lease and drain', () => {
+  it('uses the slot of a send whose time is known until its own window is over, with lease and drain', () => {
     const desk = new Desk({ counts: true });
     const sentAtMs = desk.nowMs - 20 * MINUTE;
     const send = { workflowId: followUp('a'), isRunning: true, sentAtMs };
@@ -74,17 +74,20 @@ describe('a budget that counts', () => {
     expect(desk.budget.slotEnds()).toEqual([sentAtMs + 3 * MINUTE + HELD + MARGIN]);
   });
 
-  it('holds no slot for agents at work on messages of yesterday, and keeps their jobs for them', () => {
+  it('uses no slot for agents at work on messages of yesterday, and keeps their jobs for them', () => {
     const desk = new Desk({ counts: true, limit: 3 });
     const sentAtMs = desk.nowMs - 20 * HOUR;
     const atWork = ['a', 'b', 'c', 'd'].map((name) => ({ workflowId: followUp(name), isRunning: true, sentAtMs }));
     desk.budget.book(desk.nowMs, atWork, { leaseMs: MINUTE, drainMs: MINUTE });
     expect(desk.ask('next-of-a', { workflowId: followUp('next', 'a') })).toMatchObject({ reason: 'job-busy' });
     expect(['x', 'y', 'z'].map((name) => desk.ask(name).kind)).toEqual(['granted', 'granted', 'granted']);
-    expect(desk.ask('a', { mayHaveSent: true, runId: 'reset' })).toMatchObject({ kind: 'known', outcome: 'unknown' });
+    expect(desk.ask('a', { mayHaveSent: true, runId: 'reset' })).toMatchObject({
+      kind: 'earlierSend',
+      outcome: 'unknown',
+    });
   });
 
-  it('holds a slot for a message that waits to be sent again, and leaves it its place', () => {
+  it('uses a slot for a message that waits to be sent again, and leaves it its place', () => {
     const desk = new Desk({ counts: true, limit: 2 });
     const send = { workflowId: followUp('a'), isRunning: true, isWaiting: true, sentAtMs: desk.nowMs - MINUTE };
     desk.budget.book(desk.nowMs, [send]);

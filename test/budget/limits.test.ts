@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { type BudgetState, followUpKey, jobKey, type KnownSend } from '../../src/budget/state.js';
+import { type BudgetState, followUpKey, jobKey, type LatestSend } from '../../src/budget/state.js';
 import { trim } from '../../src/budget/trim.js';
 import { askSchema } from '../../src/protocol/index.js';
 import { askOf, Desk, lastTurn, names } from './support.js';
@@ -32,24 +32,24 @@ function fullState({ workflowId, runId, messageTag }: typeof ordinary, slots: nu
     ids(from, count).map((id) => ({ ...all[0]!, workflowId: id }));
   const turn = { lastTurn: { ...lastTurn, prLink: hash }, latest: hash };
   const turns = ids(0, 3_000).map((id, index) => [jobKey(id), { ...turn, ...(index >= 600 && { owner: id }) }]);
-  const known = ids(1_000, 1_900).map((id): [string, KnownSend] => [
+  const sends = ids(1_000, 1_900).map((id): [string, LatestSend] => [
     followUpKey(id),
-    { ...Object.values(state.known)[0]!, grantedAtMs: nowMs },
+    { ...Object.values(state.latestSends)[0]!, grantedAtMs: nowMs },
   ]);
   // The service refuses the messages of a hundred jobs, again and again.
   const refusals = { reason: 'credentials', statusCode: 403, count: 9, lastAtMs: nowMs, isAlone: true } as const;
   const refused = copies(state.waiters, 4_900, 100).map((waiter) => {
-    known.push([followUpKey(waiter.workflowId), { ...known[0]![1], refusals }]);
+    sends.push([followUpKey(waiter.workflowId), { ...sends[0]![1], refusals }]);
     return { ...waiter, refusals };
   });
   return {
     ...state,
-    ...{ known: Object.fromEntries(known), turns: Object.fromEntries(turns) },
+    ...{ latestSends: Object.fromEntries(sends), turns: Object.fromEntries(turns) },
     ...{ grants: copies(state.grants, 2_990, 10), waiters: [...copies(state.waiters, 4_000, 900), ...refused] },
     ...{ spent: Array.from({ length: slots }, () => nowMs), freed: Array.from({ length: slots }, () => nowMs) },
     lastSends: copies(state.lastSends, 2_000, 1_000).map((send) => ({
       ...send,
-      settledAtMs: nowMs,
+      outcomeAtMs: nowMs,
       outcome: 'unknown',
     })),
   };
@@ -80,7 +80,7 @@ describe('a state with every cap reached', () => {
     expect(JSON.stringify(state).length).toBeLessThan(MIB);
     expect(state).toMatchObject({ waiters, grants, spent });
     expect(Object.values(state.turns).filter(({ owner }) => owner !== undefined)).toHaveLength(2_400);
-    expect(Object.keys(state.known).at(-1)).toBe(followUpKey(ordinary.workflowId(4_999)));
+    expect(Object.keys(state.latestSends).at(-1)).toBe(followUpKey(ordinary.workflowId(4_999)));
   });
 
   it('keeps the turns that live of 3,000 jobs, before those that are over', () => {
@@ -96,7 +96,7 @@ describe('a state with every cap reached', () => {
   it('notes since when it remembers all follow-ups, if clocks differ by the margin', () => {
     const state = fullState(longest, 0);
     const grantedAtMs = state.rememberedSinceMs + 5;
-    Object.values(state.known)[0]!.grantedAtMs = grantedAtMs;
+    Object.values(state.latestSends)[0]!.grantedAtMs = grantedAtMs;
     trim(state);
     expect(state.rememberedSinceMs).toBe(grantedAtMs + state.settings.marginMs);
   });

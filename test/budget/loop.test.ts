@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { Budget, type ListedSend, type Message } from '../../src/budget/budget.js';
+import { Budget, type FollowUpSignal, type ListedSend } from '../../src/budget/budget.js';
 import { BudgetLoop, type BudgetPort, type RecentSends } from '../../src/budget/loop.js';
 import { newState } from '../../src/budget/state.js';
 import { askOf, followUp, HELD, HOUR, LEASE, listed, MARGIN, names, OVER, SECOND, T0 } from './support.js';
@@ -12,7 +12,7 @@ class FakePort implements BudgetPort {
   time = T0;
   listed: ListedSend[] = [];
   readonly queries: { afterMs: number; sinceMs: number }[] = [];
-  sent: Message[] = [];
+  sent: FollowUpSignal[] = [];
   gone: string[] = [];
   isAnswering = false;
   isLongRun = false;
@@ -36,7 +36,7 @@ class FakePort implements BudgetPort {
     return new Promise((resolve) => this.#conditions.push({ isOver, untilMs: this.time + ms, resolve }));
   }
 
-  async send(message: Message): Promise<boolean> {
+  async signal(message: FollowUpSignal): Promise<boolean> {
     this.sent.push(message);
     await this.condition(() => this.time >= this.deliversAtMs);
     return !this.gone.includes(message.workflowId);
@@ -76,12 +76,12 @@ async function start(
   void loop.run(assumeFull).then(() => (isOver = true));
   await port.wait();
   const granted = () => {
-    const sent = port.sent.splice(0).filter(({ answer }) => answer?.kind === 'granted');
+    const sent = port.sent.splice(0).filter(({ reply }) => reply?.kind === 'granted');
     return sent.map(({ workflowId }) => workflowId.split('/').at(-1));
   };
   return {
     ...{ port, budget, granted, isOver: () => isOver, ask: (name: string) => loop.ask(askOf(name)) },
-    tell(kind: 'settle' | 'end', name: string) {
+    report(kind: 'outcome' | 'end', name: string) {
       const { workflowId, runId } = askOf(name);
       const send = { sendNumber: 1, outcome: 'sent', atMs: port.time } as const;
       loop.receive(kind === 'end' ? { kind, workflowId, runId } : { kind, workflowId, runId, ...send });
@@ -151,13 +151,13 @@ describe('a fresh budget', () => {
     expect(port.queries.length).toBeLessThanOrEqual(2);
   });
 
-  it('waits a lease, also if its list is empty, where the run before did not end its count', async () => {
+  it('waits a lease, also if its list is empty, if the run before did not end its count', async () => {
     const { ask, grantedAfter } = await start([], { isContinued: true });
     ask('a');
     expect(await grantedAfter(LEASE)).toEqual(['a']);
   });
 
-  it('takes all slots for used where it is told to', async () => {
+  it('takes all slots for used on request', async () => {
     const { port, budget, ask } = await start(['b'], { assumeFull: true });
     await port.wait(LEASE);
     expect(ask('a')).toMatchObject({ kind: 'waiting', expectedAtMs: T0 + LEASE + HELD });
@@ -179,9 +179,9 @@ describe('a budget that was reset', () => {
   });
 
   it('counts before it grants what a timer frees', async () => {
-    const { port, ask, tell, granted } = await start([], { limit: 1 });
+    const { port, ask, report, granted } = await start([], { limit: 1 });
     ask('a');
-    tell('settle', 'a');
+    report('outcome', 'a');
     ask('b');
     await port.wait(SECOND);
     port.runs.push('second');
@@ -225,17 +225,17 @@ describe('a budget that was reset', () => {
     // The list lags: it did not show that this one waits.
     port.listed = listed(['lost', 'asks'], true);
     await port.wait(LEASE);
-    expect(port.sent.filter(({ answer }) => !answer)).toEqual([{ workflowId: followUp('lost') }]);
+    expect(port.sent.filter(({ reply }) => !reply)).toEqual([{ workflowId: followUp('lost') }]);
   });
 });
 
 describe('the loop', () => {
-  it('sends messages after all asks of the task have their answers', async () => {
-    const { port, ask, tell, granted } = await start([], { limit: 1 });
+  it('sends messages after all asks of the task have their replies', async () => {
+    const { port, ask, report, granted } = await start([], { limit: 1 });
     port.isAnswering = true;
     ask('a');
     ask('b');
-    tell('end', 'a');
+    report('end', 'a');
     await port.wait(SECOND);
     expect(port.sent).toEqual([]);
     port.isAnswering = false;
@@ -244,19 +244,19 @@ describe('the loop', () => {
   });
 
   it('grants when a slot is free, removes whom a message does not find, and grants to the next', async () => {
-    const { port, budget, ask, tell, grantedAfter } = await start([], { limit: 1 });
+    const { port, budget, ask, report, grantedAfter } = await start([], { limit: 1 });
     port.gone = names('gone', 3).map((name) => followUp(name));
     for (const name of ['a', ...names('gone', 3), 'alive']) ask(name);
-    tell('settle', 'a');
+    report('outcome', 'a');
     expect(await grantedAfter(HELD)).toEqual(['gone0', 'gone1', 'gone2', 'alive']);
     expect(budget.state).toMatchObject({ waiters: [], grants: [{ workflowId: followUp('alive') }] });
   });
 
   it('ends when its run is long and no message is under way', async () => {
-    const { port, ask, tell, isOver } = await start([], { limit: 1 });
+    const { port, ask, report, isOver } = await start([], { limit: 1 });
     ask('a');
     ask('b');
-    tell('end', 'a');
+    report('end', 'a');
     port.deliversAtMs = T0 + SECOND;
     await port.wait();
     port.isLongRun = true;

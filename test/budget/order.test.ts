@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { Budget } from '../../src/budget/budget.js';
 import { newState } from '../../src/budget/state.js';
-import type { Answer, Ask, Granted } from '../../src/protocol/index.js';
+import type { Ask, AskReply, Granted } from '../../src/protocol/index.js';
 import { askOf, followUp, names, SECOND, T0 } from './support.js';
 
 const settings = { limit: 100, windowMs: 3_600_000, reserve: 0, marginMs: 0 };
@@ -10,45 +10,45 @@ const RETRY_MS = 60 * SECOND;
 /** Follow-ups to one job, `0` the oldest, and a budget that has three places for it. */
 class OneJob {
   nowMs = T0 + 1_000_000;
-  readonly budget = new Budget(newState(settings, T0), { most: 100, mostForJob: 3 });
+  readonly budget = new Budget(newState(settings, T0), { total: 100, forJob: 3 });
 
   constructor() {
     this.budget.book(this.nowMs, []);
   }
 
-  ask(name: number, change: Partial<Ask> = {}): Answer['kind'] {
-    return this.answerTo(name, change).kind;
+  ask(name: number, change: Partial<Ask> = {}): AskReply['kind'] {
+    return this.replyTo(name, change).kind;
   }
 
-  answerTo(name: number, change: Partial<Ask> = {}): Answer {
+  replyTo(name: number, change: Partial<Ask> = {}): AskReply {
     const startedAtMs = T0 + name * SECOND;
     return this.budget.ask(this.nowMs, askOf(String(name), { job: 'job', startedAtMs, ...change }));
   }
 
   /** Names of the follow-ups that have been granted a slot by signal. */
   granted(): string[] {
-    const messages = this.budget.flushMessages().filter(({ answer }) => isGranted(answer));
-    return messages.map(({ workflowId }) => workflowId.split('/').at(-1) ?? '');
+    const signals = this.budget.flushSignals().filter(({ reply }) => isGranted(reply));
+    return signals.map(({ workflowId }) => workflowId.split('/').at(-1) ?? '');
   }
 
   /** Ends the turn of a follow-up that was granted one. Returns which it wakes, and which is granted the next turn. */
   endTurn(name: number): { woken: string[]; granted: string[] } {
     const workflowId = followUp(String(name), 'job');
     const runId = `run-of-${name}`;
-    this.budget.flushMessages();
+    this.budget.flushSignals();
     const sent = { workflowId, runId, sendNumber: 1, outcome: 'sent', atMs: this.nowMs } as const;
-    this.budget.receive(this.nowMs, { kind: 'settle', ...sent });
+    this.budget.receive(this.nowMs, { kind: 'outcome', ...sent });
     this.budget.receive(this.nowMs, { kind: 'end', workflowId, runId });
-    const messages = this.budget.flushMessages();
+    const signals = this.budget.flushSignals();
     const nameOf = (id: string) => id.split('/').at(-1) ?? '';
     return {
-      woken: messages.flatMap((message) => (message.answer ? [] : [nameOf(message.workflowId)])),
-      granted: messages.flatMap(({ workflowId: id, answer }) => (isGranted(answer) ? [nameOf(id)] : [])),
+      woken: signals.flatMap((signal) => (signal.reply ? [] : [nameOf(signal.workflowId)])),
+      granted: signals.flatMap(({ workflowId: id, reply }) => (isGranted(reply) ? [nameOf(id)] : [])),
     };
   }
 }
 
-const isGranted = (answer: Answer | undefined): answer is Granted => answer?.kind === 'granted';
+const isGranted = (reply: AskReply | undefined): reply is Granted => reply?.kind === 'granted';
 
 /** The first has the turn, three have places, and three have none. */
 function newCrowd(): OneJob {
@@ -91,9 +91,9 @@ describe('follow-ups without a place for their job', () => {
     const job = newCrowd();
     job.budget.receive(job.nowMs, { kind: 'end', workflowId: followUp('4', 'job'), runId: 'run-of-4' });
     expect(job.endTurn(0).woken).toEqual(['5']);
-    job.budget.missed(job.nowMs, { workflowId: followUp('5', 'job') });
+    job.budget.noteClosed(job.nowMs, { workflowId: followUp('5', 'job') });
     job.budget.advance(job.nowMs);
-    expect(job.budget.flushMessages().map(({ workflowId }) => workflowId)).toEqual([followUp('6', 'job')]);
+    expect(job.budget.flushSignals().map(({ workflowId }) => workflowId)).toEqual([followUp('6', 'job')]);
     expect(job.ask(6)).toBe('waiting');
   });
 
@@ -109,15 +109,15 @@ describe('follow-ups to a job at work', () => {
 
   it('watch it if the budget does not know whose turn it is', () => {
     const job = new OneJob();
-    expect(job.answerTo(1, jobAtWork)).toMatchObject({ kind: 'waiting', reason: 'job-busy', isToWatch: true });
+    expect(job.replyTo(1, jobAtWork)).toMatchObject({ kind: 'waiting', reason: 'job-busy', isToWatch: true });
   });
 
   it('do not if it is the turn of a follow-up, whose end the budget learns', () => {
     const job = new OneJob();
     expect(job.ask(0)).toBe('granted');
-    const answer = job.answerTo(1, jobAtWork);
-    expect(answer).toMatchObject({ kind: 'waiting', reason: 'job-busy' });
-    expect(answer).not.toHaveProperty('isToWatch');
+    const reply = job.replyTo(1, jobAtWork);
+    expect(reply).toMatchObject({ kind: 'waiting', reason: 'job-busy' });
+    expect(reply).not.toHaveProperty('isToWatch');
     expect(job.endTurn(0).granted).toEqual(['1']);
   });
 
@@ -139,13 +139,13 @@ describe('follow-ups to a job at work', () => {
     expect(job.endTurn(2).granted).toEqual(['1']);
   });
 
-  it('are not made to watch it by a late copy of an ask, whose answer nobody hears', () => {
+  it('are not made to watch it by a late copy of an ask, whose reply nobody receives', () => {
     const job = new OneJob();
     job.ask(0);
     job.ask(1, jobAtWork);
     job.budget.pause(job.nowMs, {});
     expect(job.endTurn(0).granted).toEqual([]);
-    expect(job.answerTo(1, jobAtWork)).not.toHaveProperty('isToWatch');
+    expect(job.replyTo(1, jobAtWork)).not.toHaveProperty('isToWatch');
     job.budget.resume(job.nowMs);
     expect(job.granted()).toEqual(['1']);
   });
@@ -156,13 +156,13 @@ describe('follow-ups to a job at work', () => {
     job.ask(2, jobAtWork);
     expect(job.endTurn(1).granted).toEqual(['2']);
     const grant = { workflowId: followUp('2', 'job'), runId: 'run-of-2', sendNumber: 1 };
-    job.budget.receive(job.nowMs, { kind: 'settle', ...grant, outcome: 'notSent', atMs: job.nowMs });
-    expect(job.answerTo(2, { ...jobAtWork, sendNumber: 2 })).toMatchObject({ isToWatch: true });
+    job.budget.receive(job.nowMs, { kind: 'outcome', ...grant, outcome: 'notSent', atMs: job.nowMs });
+    expect(job.replyTo(2, { ...jobAtWork, sendNumber: 2 })).toMatchObject({ isToWatch: true });
   });
 
   it('take at most half of the places', () => {
-    const places = { most: 10, mostForJob: 10 };
-    const budget = new Budget(newState({ ...settings, limit: 0 }, T0), places);
+    const capacity = { total: 10, forJob: 10 };
+    const budget = new Budget(newState({ ...settings, limit: 0 }, T0), capacity);
     budget.book(T0, []);
     const kinds = (prefix: string, jobIs: NonNullable<Ask['jobIs']>) =>
       names(prefix, 6).map((name) => budget.ask(T0, askOf(name, { jobIs })).kind);

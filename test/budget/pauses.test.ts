@@ -12,16 +12,16 @@ const shownPause = (desk: Desk) => budgetStatus('project', desk.budget, desk.now
 function pausedDesk(waiting: readonly string[], reason: Exclude<Refusal, 'outage'> = 'credentials'): Desk {
   const desk = newDesk();
   desk.ask('first');
-  desk.settle('first', reason);
+  desk.report('first', reason);
   askAll(desk, ...waiting);
-  desk.told();
+  desk.signals();
   return desk;
 }
 
 /** The next grant, whose message is then refused. */
 function refuseNext(desk: Desk, reason: Exclude<Refusal, 'outage'> = 'credentials', retryAfterMs?: number) {
   const [afterMs, [name = '']] = desk.nextGrants();
-  desk.settle(name, reason, retryAfterMs === undefined ? {} : { retryAfterMs });
+  desk.report(name, reason, retryAfterMs === undefined ? {} : { retryAfterMs });
   return [afterMs, name];
 }
 
@@ -33,13 +33,13 @@ describe('a pause of the project', () => {
     expect([afterMs, probe]).toEqual([SECOND, 'late']);
     desk.wait(10 * SECOND);
     expect(desk.granted()).toEqual([]);
-    desk.settle(probe);
+    desk.report(probe);
     expect(desk.granted()).toEqual(['w0', 'w1']);
-    desk.settle('w0');
+    desk.report('w0');
     expect(desk.granted()).toEqual(['w2', 'w3', 'w4']);
-    desk.settle('w1');
+    desk.report('w1');
     expect(desk.granted()).toEqual(['w5', 'w6', 'w7', 'w8', 'w9']);
-    desk.settle('w2');
+    desk.report('w2');
     expect(desk.granted()).toEqual(['w10', 'w11', 'w12']);
   });
 
@@ -72,7 +72,7 @@ describe('a pause of the project', () => {
   it('after a 429 begins with a 120th of the window, and grows to a sixth', () => {
     const desk = new Desk({ limit: 1_000, windowMs: 20 * MINUTE });
     desk.ask('first');
-    desk.settle('first', 'limited');
+    desk.report('first', 'limited');
     askAll(desk, ...names('w', 4));
     const pausesMs = names('w', 4).map(() => refuseNext(desk, 'limited')[0]);
     expect(pausesMs).toEqual([10, 40, 160, 200].map((seconds) => seconds * SECOND));
@@ -81,10 +81,10 @@ describe('a pause of the project', () => {
   it.each(['limited', 'credentials'] as const)('lasts as long as the Retry-After of a probe says (%s)', (reason) => {
     const desk = newDesk();
     askAll(desk, 'a', 'b', 'c');
-    desk.settle('a', reason, { retryAfterMs: 45 * MINUTE });
+    desk.report('a', reason, { retryAfterMs: 45 * MINUTE });
     // It was under way with the first.
-    desk.settle('b', reason, { retryAfterMs: 45 * MINUTE });
-    desk.settle('c', reason, { retryAfterMs: SECOND });
+    desk.report('b', reason, { retryAfterMs: 45 * MINUTE });
+    desk.report('c', reason, { retryAfterMs: SECOND });
     askAll(desk, 'd', 'e');
     // Until a probe meets it, it may be a limit of those messages alone.
     const [afterMs] = refuseNext(desk, reason, 45 * MINUTE);
@@ -95,7 +95,7 @@ describe('a pause of the project', () => {
   it('is not lengthened by the messages that were under way with the refused one', () => {
     const desk = newDesk();
     askAll(desk, ...names('a', 11));
-    for (const name of names('a', 10)) desk.settle(name, 'payment');
+    for (const name of names('a', 10)) desk.report(name, 'payment');
     expect(desk.nextGrants()).toEqual([SECOND, ['a10']]);
   });
 
@@ -103,8 +103,8 @@ describe('a pause of the project', () => {
     const isPausedAfter = (reason: 'payment' | 'limited') => {
       const desk = newDesk();
       askAll(desk, 'a', 'b', 'c');
-      desk.settle('a', reason);
-      desk.settle('b');
+      desk.report('a', reason);
+      desk.report('b');
       return desk.state.pace.pause !== undefined;
     };
     expect([isPausedAfter('payment'), isPausedAfter('limited')]).toEqual([false, true]);
@@ -113,23 +113,23 @@ describe('a pause of the project', () => {
   it('lets another message probe if one was not sent, or was not reported within its lease', () => {
     const desk = pausedDesk(['a', 'b', 'c']);
     expect(desk.nextGrants()).toEqual([SECOND, ['c']]);
-    desk.settle('c', 'notSent');
+    desk.report('c', 'notSent');
     expect(desk.nextGrants()).toEqual([0, ['b']]);
     expect(desk.nextGrants()).toEqual([LEASE, ['a']]);
   });
 
-  it('is one reason to wait, which is told once', () => {
+  it('is one reason to wait, which is signalled once', () => {
     const desk = newDesk();
     askAll(desk, ...names('a', 12));
-    desk.told();
-    desk.settle('a0', 'credentials');
-    expect(desk.told().map(({ answer }) => answer)).toMatchObject([
+    desk.signals();
+    desk.report('a0', 'credentials');
+    expect(desk.signals().map(({ reply }) => reply)).toMatchObject([
       { reason: 'credentials' },
       { reason: 'credentials' },
     ]);
     const [, [probe = '']] = desk.nextGrants();
-    desk.settle(probe, 'credentials');
-    expect(desk.told()).toEqual([]);
+    desk.report(probe, 'credentials');
+    expect(desk.signals()).toEqual([]);
   });
 
   it('is probed at once when an operator resumes, and never while he pauses', () => {
@@ -154,7 +154,7 @@ describe('a pause of the project', () => {
   it('counts a read that is refused before the send and again before the next ask once', () => {
     const desk = newDesk();
     desk.ask('a');
-    desk.settle('a', 'notSent', { refusal: 'credentials' });
+    desk.report('a', 'notSent', { refusal: 'credentials' });
     desk.wait(SECOND);
     desk.ask('a', { sendNumber: 2, refusal: 'credentials' });
     expect(desk.nextGrants()).toEqual([29 * SECOND, ['a']]);
@@ -163,7 +163,7 @@ describe('a pause of the project', () => {
   it('begins with a read that is refused just before the send, whose slot is free again', () => {
     const desk = newDesk();
     askAll(desk, 'a', 'b');
-    desk.settle('a', 'notSent', { refusal: 'credentials', retryAfterMs: MINUTE });
+    desk.report('a', 'notSent', { refusal: 'credentials', retryAfterMs: MINUTE });
     expect(desk.budget.slotEnds()).toHaveLength(1);
     expect(desk.ask('c')).toMatchObject({ kind: 'waiting', reason: 'credentials' });
   });
@@ -172,12 +172,12 @@ describe('a pause of the project', () => {
     const desk = newDesk();
     desk.ask('a');
     desk.wait(HELD);
-    desk.settle('a', 'credentials');
+    desk.report('a', 'credentials');
     expect(desk.ask('b')).toMatchObject({ kind: 'waiting' });
     desk.resume();
     expect(desk.granted()).toEqual(['b']);
-    desk.settle('b');
-    desk.settle('a', 'credentials');
+    desk.report('b');
+    desk.report('a', 'credentials');
     expect(desk.ask('c')).toMatchObject({ kind: 'granted' });
   });
 
@@ -209,7 +209,7 @@ describe('after the time of a pause is over', () => {
   it('it is shown until a slot is free, if the refusals have used all', () => {
     const desk = new Desk({ limit: 1 });
     desk.ask('a');
-    desk.settle('a', 'credentials');
+    desk.report('a', 'credentials');
     desk.ask('a', { sendNumber: 2 });
     desk.wait(10 * MINUTE);
     expect(shownPause(desk)).toMatchObject({ reasons: ['credentials'], until: iso(desk.budget.slotEnds()[0]!) });
@@ -222,12 +222,12 @@ describe('a message that is refused while others are accepted', () => {
     return Array.from({ length: times }, (_, i) => {
       const [afterMs, granted] = desk.nextGrants();
       expect(granted).toEqual(['bad']);
-      desk.settle('bad', reason, { sendNumber: i + 2 });
+      desk.report('bad', reason, { sendNumber: i + 2 });
       desk.ask('bad', { sendNumber: i + 3 });
       desk.wait(1);
       desk.send(`good${i}`);
       desk.end(`good${i}`);
-      desk.told();
+      desk.signals();
       return afterMs;
     });
   }
@@ -235,12 +235,12 @@ describe('a message that is refused while others are accepted', () => {
   function deskWithBad(reason: 'credentials' | 'payment'): Desk {
     const desk = newDesk();
     desk.ask('bad', { job: 'x' });
-    desk.settle('bad', reason);
+    desk.report('bad', reason);
     desk.ask('bad', { sendNumber: 2 });
     desk.ask('good');
     desk.wait(MINUTE);
     expect(desk.granted()).toContain('good');
-    desk.settle('good');
+    desk.report('good');
     return desk;
   }
 
@@ -255,7 +255,7 @@ describe('a message that is refused while others are accepted', () => {
   it('waits at least as long as its Retry-After', () => {
     const desk = deskWithBad('payment');
     desk.nextGrants();
-    desk.settle('bad', 'payment', { sendNumber: 2, retryAfterMs: 2 * HOUR });
+    desk.report('bad', 'payment', { sendNumber: 2, retryAfterMs: 2 * HOUR });
     desk.ask('bad', { sendNumber: 3 });
     expect(desk.nextGrants()).toEqual([2 * HOUR, ['bad']]);
   });
@@ -263,16 +263,16 @@ describe('a message that is refused while others are accepted', () => {
   it('waits out its Retry-After, although a later read gets a shorter one', () => {
     const desk = deskWithBad('payment');
     desk.nextGrants();
-    desk.settle('bad', 'payment', { sendNumber: 2, retryAfterMs: 2 * HOUR });
+    desk.report('bad', 'payment', { sendNumber: 2, retryAfterMs: 2 * HOUR });
     desk.wait(MINUTE);
     desk.ask('bad', { sendNumber: 3, refusal: 'limited', retryAfterMs: SECOND });
     expect(desk.nextGrants()).toEqual([2 * HOUR - MINUTE, ['bad']]);
   });
 
-  it('waits out its Retry-After, although a budget that was restored hears of it after the next ask', () => {
+  it('waits out its Retry-After, although a budget that was restored learns of it after the next ask', () => {
     const desk = new Desk({ counts: true });
     desk.ask('bad', { sendNumber: 2 });
-    desk.settle('bad', 'payment', { sendNumber: 1, retryAfterMs: 2 * HOUR });
+    desk.report('bad', 'payment', { sendNumber: 1, retryAfterMs: 2 * HOUR });
     desk.book([]);
     expect(desk.nextGrants()).toEqual([2 * HOUR, ['bad']]);
   });
@@ -281,17 +281,17 @@ describe('a message that is refused while others are accepted', () => {
     const desk = newDesk();
     askAll(desk, 'bad', 'good');
     desk.ask('other', { job: 'bad' });
-    desk.told();
-    desk.settle('bad', 'credentials');
+    desk.signals();
+    desk.report('bad', 'credentials');
     desk.ask('bad', { sendNumber: 2 });
-    desk.settle('good');
+    desk.report('good');
     expect(desk.granted()).toEqual(['other']);
   });
 
   it('is shown with its status and the time of the next try', () => {
     const desk = deskWithBad('credentials');
     desk.nextGrants();
-    desk.settle('bad', 'credentials', { sendNumber: 2, statusCode: 403 });
+    desk.report('bad', 'credentials', { sendNumber: 2, statusCode: 403 });
     const refusedAtMs = desk.nowMs;
     expect(desk.ask('bad', { sendNumber: 3 })).toMatchObject({ reason: 'credentials', pause: { by: 'message' } });
     const { waiting, refused } = budgetStatus('project', desk.budget, desk.nowMs);
@@ -303,7 +303,7 @@ describe('a message that is refused while others are accepted', () => {
   it('is tried at once when an operator resumes, also if it asks only then', () => {
     const desk = newDesk();
     desk.ask('a');
-    desk.settle('a', 'notSent', { refusal: 'credentials' });
+    desk.report('a', 'notSent', { refusal: 'credentials' });
     desk.resume();
     expect(desk.ask('a', { sendNumber: 2 })).toMatchObject({ kind: 'granted' });
   });
@@ -311,7 +311,7 @@ describe('a message that is refused while others are accepted', () => {
   it('is tried at once when an operator resumes', () => {
     const desk = deskWithBad('payment');
     desk.nextGrants();
-    desk.settle('bad', 'payment', { sendNumber: 2 });
+    desk.report('bad', 'payment', { sendNumber: 2 });
     desk.ask('bad', { sendNumber: 3 });
     desk.resume();
     expect(desk.granted()).toEqual(['bad']);
@@ -320,7 +320,7 @@ describe('a message that is refused while others are accepted', () => {
   it('stands behind those that were started while it waited', () => {
     const desk = deskWithBad('credentials');
     desk.nextGrants();
-    desk.settle('bad', 'credentials', { sendNumber: 2 });
+    desk.report('bad', 'credentials', { sendNumber: 2 });
     desk.ask('bad', { sendNumber: 3 });
     desk.pause({ untilMs: desk.nowMs + 10 * MINUTE });
     desk.ask('later', { startedAtMs: desk.nowMs });
@@ -331,13 +331,13 @@ describe('a message that is refused while others are accepted', () => {
     const desk = newDesk();
     desk.ask('bad');
     const refuse = (sendNumber: number) => {
-      desk.settle('bad', 'limited', { sendNumber });
+      desk.report('bad', 'limited', { sendNumber });
       desk.ask('bad', { sendNumber: sendNumber + 1 });
     };
     const acceptAnother = (name: string) => {
       desk.ask(name);
       expect(desk.nextGrants()[1]).toEqual([name]);
-      desk.settle(name);
+      desk.report(name);
       expect(desk.nextGrants()[1]).toEqual(['bad']);
     };
     refuse(1);
@@ -350,19 +350,19 @@ describe('a message that is refused while others are accepted', () => {
   });
 });
 
-describe('messages without a clear answer', () => {
+describe('messages without a clear response', () => {
   it('pause the project after the third in a row for 30 s, and then four times as long, as an outage', () => {
     const desk = newDesk();
     askAll(desk, 'a', 'b', 'c');
-    for (const name of ['a', 'b']) desk.settle(name, 'unknown', { statusCode: 503 });
+    for (const name of ['a', 'b']) desk.report(name, 'unknown', { statusCode: 503 });
     expect(shownPause(desk)).toBeUndefined();
-    desk.settle('c', 'unknown', { statusCode: 503 });
+    desk.report('c', 'unknown', { statusCode: 503 });
     askAll(desk, 'd', 'e');
     expect(shownPause(desk)).toMatchObject({ reasons: ['outage'] });
     expect(desk.nextGrants()).toEqual([30 * SECOND, ['e']]);
-    desk.settle('e', 'unknown', { statusCode: 503 });
+    desk.report('e', 'unknown', { statusCode: 503 });
     expect(desk.nextGrants()).toEqual([2 * MINUTE, ['d']]);
-    desk.settle('d');
+    desk.report('d');
     expect(shownPause(desk)).toBeUndefined();
     const { refused } = budgetStatus('project', desk.budget, desk.nowMs);
     expect(refused).toEqual([{ reason: 'outage', statusCode: 503, messages: 4, of: 5, accepted: 1 }]);
@@ -373,20 +373,20 @@ describe('messages without a clear answer', () => {
     (outcome) => {
       const desk = newDesk();
       askAll(desk, 'a', 'b', 'c', 'd');
-      for (const name of ['a', 'b']) desk.settle(name, 'unknown');
-      desk.settle('c', outcome);
-      desk.settle('d', 'unknown');
+      for (const name of ['a', 'b']) desk.report(name, 'unknown');
+      desk.report('c', outcome);
+      desk.report('d', 'unknown');
       expect(shownPause(desk)).toBeUndefined();
       expect([desk.ask('e').kind, desk.ask('f').kind]).toEqual(['granted', 'waiting']);
     },
   );
 });
 
-it('messages without a clear answer that are hours apart are no outage', () => {
+it('messages without a clear response that are hours apart are no outage', () => {
   const desk = newDesk();
   for (const name of ['a', 'b', 'c']) {
     desk.ask(name);
-    desk.settle(name, 'unknown');
+    desk.report(name, 'unknown');
     desk.wait(10 * HOUR);
   }
   expect(shownPause(desk)).toBeUndefined();
@@ -398,16 +398,16 @@ describe('a 429 while slots are free', () => {
     const desk = pausedDesk(names('w', 30), 'limited');
     const [afterMs, [probe = '']] = desk.nextGrants();
     expect(afterMs).toBe(36 * SECOND);
-    desk.settle(probe);
+    desk.report(probe);
     return desk;
   }
   const sendNext = (desk: Desk) => {
     const [afterMs, [name = '']] = desk.nextGrants();
-    desk.settle(name);
+    desk.report(name);
     return afterMs;
   };
 
-  it('spaces the messages evenly over the window, from each answer on', () => {
+  it('spaces the messages evenly over the window, from each response on', () => {
     const desk = spacedDesk();
     expect([sendNext(desk), sendNext(desk)]).toEqual([36 * SECOND, 36 * SECOND]);
     const status = budgetStatus('project', desk.budget, desk.nowMs);
@@ -426,16 +426,16 @@ describe('a 429 while slots are free', () => {
     expect(desk.state.pace.spacingMs).toBe(41_193);
   });
 
-  it('spaces nothing where the window is full by the budget’s own count', () => {
+  it('spaces nothing if the window is full by the budget’s own count', () => {
     const desk = new Desk({ limit: 3 });
     askAll(desk, 'a', 'b');
-    desk.settle('a');
-    desk.settle('b');
+    desk.report('a');
+    desk.report('b');
     desk.take('other', 1);
     desk.call((budget, nowMs) => budget.setLimit(nowMs, { limit: 4 }));
     desk.ask('c');
     desk.call((budget, nowMs) => budget.setLimit(nowMs, { limit: 3 }));
-    desk.settle('c', 'limited');
+    desk.report('c', 'limited');
     expect(desk.state.pace).toMatchObject({ isSpaced: false, pause: { reason: 'limited' } });
   });
 
@@ -443,7 +443,7 @@ describe('a 429 while slots are free', () => {
     const desk = spacedDesk();
     desk.wait(HOUR);
     sendNext(desk);
-    desk.told();
+    desk.signals();
     sendNext(desk);
     expect(budgetStatus('project', desk.budget, desk.nowMs)).not.toHaveProperty('spacingMs');
   });
@@ -460,17 +460,17 @@ describe('a 429 while slots are free', () => {
     const desk = newDesk();
     for (const name of ['one', 'two', 'three']) desk.send(name);
     desk.ask('first');
-    desk.settle('first', 'limited');
+    desk.report('first', 'limited');
     askAll(desk, 'a', 'b', 'c');
-    desk.told();
+    desk.signals();
     const endTurn = (name: string) => desk.end(name, { lastTurn });
     endTurn('one');
     expect(desk.granted()).toEqual(['a']);
-    desk.settle('a');
+    desk.report('a');
     expect(shownPause(desk)).toMatchObject({ reasons: ['limited'] });
     endTurn('two');
     expect(desk.granted()).toEqual(['b']);
-    desk.settle('b', 'limited');
+    desk.report('b', 'limited');
     endTurn('three');
     expect(desk.granted()).toEqual([]);
   });
@@ -484,11 +484,11 @@ describe('a 429 while slots are free', () => {
       ['one', 'b'],
       ['two', 'c'],
     ] as const) {
-      if (turn === 'one') desk.settle('a', 'limited');
+      if (turn === 'one') desk.report('a', 'limited');
       endTurn(turn);
-      desk.settle(name);
+      desk.report(name);
     }
-    desk.settle('d', 'limited');
+    desk.report('d', 'limited');
     askAll(desk, 'e', 'f');
     expect(refuseNext(desk, 'limited', MINUTE)[1]).toBe('f');
     endTurn('three');
@@ -498,9 +498,9 @@ describe('a 429 while slots are free', () => {
   it('is not overlooked because a message that was under way is refused otherwise', () => {
     const desk = newDesk();
     askAll(desk, 'a', 'b', 'c');
-    desk.settle('a', 'limited');
-    desk.settle('b', 'credentials');
-    desk.settle('c');
+    desk.report('a', 'limited');
+    desk.report('b', 'credentials');
+    desk.report('c');
     expect(shownPause(desk)).toMatchObject({ reasons: ['limited'] });
   });
 
@@ -514,8 +514,8 @@ describe('a 429 while slots are free', () => {
     const desk = spacedDesk();
     desk.state.pace.spacedWindows = 32;
     desk.wait(100 * HOUR);
-    desk.told();
-    desk.settle('w0', 'limited');
+    desk.signals();
+    desk.report('w0', 'limited');
     expect(desk.state.pace).toMatchObject({ spacedWindows: 1, spacingMs: 36 * SECOND });
   });
 
@@ -523,7 +523,7 @@ describe('a 429 while slots are free', () => {
     const desk = newDesk();
     desk.send('one');
     desk.ask('first');
-    desk.settle('first', 'limited');
+    desk.report('first', 'limited');
     askAll(desk, 'a', 'b');
     refuseNext(desk, 'limited', HOUR);
     desk.end('one', { lastTurn });

@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { Message } from '../../src/budget/budget.js';
+import type { FollowUpSignal } from '../../src/budget/budget.js';
 import type { SendOutcome } from '../../src/contract/index.js';
-import type { Answer } from '../../src/protocol/index.js';
+import type { AskReply } from '../../src/protocol/index.js';
 import { Desk } from './support.js';
 
 const STEP = 5_000;
@@ -15,7 +15,7 @@ const event = fc.record({
   steps: fc.oneof(fc.constant(0), fc.nat(3), { weight: 1, arbitrary: fc.nat(30) }),
   kind: fc.oneof(
     { weight: 8, arbitrary: fc.constant('ask' as const) },
-    { weight: 8, arbitrary: fc.constant('settle' as const) },
+    { weight: 8, arbitrary: fc.constant('outcome' as const) },
     fc.constantFrom('askAgain', 'end', 'end', 'miss', 'pause', 'resume', 'resume', 'take'),
   ),
   /** Chooses among those whom it may concern. */
@@ -31,17 +31,17 @@ const event = fc.record({
 type Event = typeof event extends fc.Arbitrary<infer E> ? E : never;
 const events = fc.array(event, { minLength: 10, maxLength: 50 });
 
-/** A send that was let through. Without an outcome, nobody ever hears of it. */
+/** A send that was let through. Without an outcome, nobody ever reports it. */
 interface Send {
   name: string;
   sendNumber: number;
   grantedAtMs: number;
   overAtMs: number;
   chance: number;
-  settledAtMs?: number;
+  outcomeAtMs?: number;
   outcome?: SendOutcome;
   /** What brought the grant, if no ask did. */
-  message: Message | undefined;
+  message: FollowUpSignal | undefined;
 }
 
 /** Follow-ups that do what events say. */
@@ -70,13 +70,14 @@ class Play {
   }
 
   #listen(): void {
-    for (const message of this.desk.told()) this.#hear(message.workflowId.split('/').at(-1)!, message.answer, message);
+    for (const message of this.desk.signals())
+      this.#receive(message.workflowId.split('/').at(-1)!, message.reply, message);
   }
 
-  #hear(name: string, answer?: Answer, message?: Message): void {
-    this.said.push([name, answer]);
-    if (answer?.kind !== 'granted') return;
-    const { sendNumber, grantedAtMs, overAtMs } = answer;
+  #receive(name: string, reply?: AskReply, message?: FollowUpSignal): void {
+    this.said.push([name, reply]);
+    if (reply?.kind !== 'granted') return;
+    const { sendNumber, grantedAtMs, overAtMs } = reply;
     const send = this.sends.find((each) => each.name === name && each.sendNumber === sendNumber);
     if (send) send.message = message;
     else this.sends.push({ name, sendNumber, grantedAtMs, overAtMs, chance: this.#chance, message });
@@ -85,7 +86,7 @@ class Play {
   #ask(name: string, lane: Event['lane']): void {
     const sendNumber = this.#numbers.get(name) ?? 1;
     const job = `job-${this.#names.indexOf(name) % 12}`;
-    this.#hear(name, this.desk.ask(name, { job, lane, sendNumber, leaseMs, drainMs: STEP }));
+    this.#receive(name, this.desk.ask(name, { job, lane, sendNumber, leaseMs, drainMs: STEP }));
   }
 
   #take(key: string, count: number): void {
@@ -104,15 +105,15 @@ class Play {
     const send = open[who % open.length];
     const name = this.#names[who % this.#names.length];
     const isOpen = open.some((each) => each.name === name);
-    const close = (how: SendOutcome) => Object.assign(send ?? {}, { outcome: how, settledAtMs: nowMs });
+    const close = (how: SendOutcome) => Object.assign(send ?? {}, { outcome: how, outcomeAtMs: nowMs });
     if (kind === 'ask') this.#ask(this.#names[this.#names.push(`f${this.#names.length}`) - 1]!, lane);
     else if (kind === 'pause') desk.pause({ untilMs: nowMs + (who % 60) * STEP });
     else if (kind === 'resume') desk.resume();
     else if (kind === 'take') this.#take(`k${who % 9}`, 1 + (who % settings.limit));
     else if (kind === 'askAgain' && name !== undefined) this.#ask(name, lane);
     else if (kind === 'end' && name !== undefined && !isOpen) desk.end(name);
-    else if (kind === 'settle' && send) {
-      desk.settle(send.name, outcome, { sendNumber: send.sendNumber });
+    else if (kind === 'outcome' && send) {
+      desk.report(send.name, outcome, { sendNumber: send.sendNumber });
       close(outcome);
       if (outcome !== 'sent') this.#numbers.set(send.name, send.sendNumber + 1);
     } else if (kind === 'miss' && send?.message) {
@@ -133,8 +134,8 @@ describe('the budget, whatever happens', () => {
     const check = fc.property(events, (all) => {
       const { sends, takenAtMs } = new Play(new Desk(settings)).run(all);
       const made = sends.filter(({ outcome }) => outcome !== 'notSent');
-      const log = made.map(({ grantedAtMs, overAtMs, settledAtMs, outcome, chance }) => {
-        const lastMs = settledAtMs === undefined || outcome === 'unknown' ? overAtMs : settledAtMs;
+      const log = made.map(({ grantedAtMs, overAtMs, outcomeAtMs, outcome, chance }) => {
+        const lastMs = outcomeAtMs === undefined || outcome === 'unknown' ? overAtMs : outcomeAtMs;
         return grantedAtMs + chance * (lastMs - grantedAtMs);
       });
       expect(mostInWindow([...log, ...takenAtMs], windowMs)).toBeLessThanOrEqual(settings.limit);

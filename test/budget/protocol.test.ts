@@ -1,28 +1,28 @@
 import { expect, test } from 'vitest';
 import type { ZodType } from 'zod';
 import { iso } from '../../src/common/index.js';
-import { answerSchema, askSchema, budgetEventSchema, fingerprint } from '../../src/protocol/index.js';
+import { askSchema, fingerprint, followUpReportSchema, signalledReplySchema } from '../../src/protocol/index.js';
 import { askOf, lastTurn, T0 } from './support.js';
 
 const send = { workflowId: 'w', runId: 'r', sendNumber: 1 };
-const settle = { kind: 'settle', ...send, outcome: 'notSent', atMs: T0, refusal: 'payment', retryAfterMs: 5 };
+const settle = { kind: 'outcome', ...send, outcome: 'notSent', atMs: T0, refusal: 'payment', retryAfterMs: 5 };
 const end = { kind: 'end', workflowId: 'w', runId: 'r', turnUntilMs: T0, lastTurn };
 const grant = { runId: 'r', sendNumber: 1, grantedAtMs: T0, leaseMs: 1, overAtMs: T0 };
 const pause = { by: 'operator', until: iso(T0), note: 'n' };
 const waiting = { kind: 'waiting', runId: 'r', sendNumber: 1, reason: 'slot', position: 1, expectedAtMs: T0, pause };
 const right: [string, ZodType, object][] = [
   ['ask', askSchema, askOf('a')],
-  ['settlement', budgetEventSchema, settle],
-  ['end', budgetEventSchema, end],
-  ['grant', answerSchema, { kind: 'granted', ...grant, lastTurn }],
-  ['place in line', answerSchema, waiting],
+  ['settlement', followUpReportSchema, settle],
+  ['end', followUpReportSchema, end],
+  ['grant', signalledReplySchema, { kind: 'granted', ...grant, lastTurn }],
+  ['place in line', signalledReplySchema, waiting],
 ];
 
 const noInstant = [Number.NaN, Infinity, -1, 1e15, '2026-01-01', null];
 const noDuration = [Number.NaN, Infinity, -1, 1e12, '1m', null];
 /** Values that a field must not have, wherever it is. */
 const wrong: Record<string, unknown[]> = {
-  kind: ['rubbish', 'full', 'known', 'otherMessage', undefined],
+  kind: ['rubbish', 'full', 'earlierSend', 'otherMessage', undefined],
   workflowId: ['', 'x'.repeat(256), 7, null, undefined, {}],
   runId: ['', 'x'.repeat(256), 7, null, undefined, {}],
   sendNumber: [0, -1, 1.5, 1e9, '1', Number.NaN, undefined],
@@ -54,7 +54,7 @@ test.each(right)(
   },
 );
 
-test('fingerprints tell long texts apart without keeping them', () => {
+test('fingerprints distinguish long texts without keeping them', () => {
   const [one, other] = ['1', '2'].map((end) => fingerprint({ prLink: `https://example.com/a/b/pull/${end}` }));
   expect(one).toEqual({ status: null, prLink: expect.stringMatching(/^.{11}$/), archivedAt: null });
   expect(one).not.toEqual(other);

@@ -4,32 +4,32 @@ import { Desk, followUp, HOUR, names, T0, testRules } from './support.js';
 
 describe('a slot', () => {
   testRules(`
-  - is held for a window from its answer, without one from when the last byte may arrive; "notSent" frees it
-    ask s*6, wait 300ms, settle s0 sent, settle s1 rejected, settle s2 limited, settle s3 notSent, settle s4 unknown,
+  - is in use for a window from its response, without one from when the last byte may arrive; "notSent" frees it
+    ask s*6, wait 300ms, report s0 sent, report s1 rejected, report s2 limited, report s3 notSent, report s4 unknown,
     slots -> 300ms+held 300ms+held 300ms+held over+held over+held
   - is granted to the next when it is free [limit=1]
-    ask a, ask b, wait 300ms, settle a, next -> held b
-  - is not freed, and not used again, by a second word about the same send or one before
-    ask a, settle a limited, wait 1m, ask a number=2, settle a unknown number=2, settle a notSent number=2,
-    settle a limited number=1, used -> 2, ask a reset -> known outcome=unknown
+    ask a, ask b, wait 300ms, report a, next -> held b
+  - is not freed, and not used again, by a second report on the same send or one before
+    ask a, report a limited, wait 1m, ask a number=2, report a unknown number=2, report a notSent number=2,
+    report a limited number=1, used -> 2, ask a reset -> earlierSend outcome=unknown
   - of a send that the budget did not grant is held from when its last byte may arrive
-    ask a, settle stranger unknown, slots -> over-lease+held over+held
+    ask a, report stranger unknown, slots -> over-lease+held over+held
   - is used once, whoever else says that it was not, twice or late
-    ask a, settle a notSent run=another, settle a notSent number=2, wait over, settle a, settle a,
-    settle a notSent, used -> 1
-  - is free again where its follow-up says after the lease that it sent nothing, as after an outage [limit=2]
-    send b, ask a, wait over+1m, used -> 2, settle a notSent, settle a notSent, slots -> held
-  - is one of at most ten under way; one without an answer is so for its lease [limit=100]
-    ask a*14, line -> a10 a11 a12 a13, settle a3, granted -> a10, next -> lease a11 a12 a13
+    ask a, report a notSent run=another, report a notSent number=2, wait over, report a, report a,
+    report a notSent, used -> 1
+  - is free again if its follow-up reports after the lease that it sent nothing, as after an outage [limit=2]
+    send b, ask a, wait over+1m, used -> 2, report a notSent, report a notSent, slots -> held
+  - is one of at most ten under way; one without a response is so for its lease [limit=100]
+    ask a*14, line -> a10 a11 a12 a13, report a3, granted -> a10, next -> lease a11 a12 a13
   `);
 });
 
 describe('a clock', () => {
   testRules(`
   - that goes back lets nothing over the limit [limit=2]
-    send a, ask b, clock -30m, settle b, ask c, next -> held c
+    send a, ask b, clock -30m, report b, ask c, next -> held c
   - of a follow-up lengthens no slot, and shortens it to its grant at most
-    ask ahead, ask behind, wait 10s, settle ahead sent at=1h, settle behind sent at=-1h, slots -> held 10s+held
+    ask ahead, ask behind, wait 10s, report ahead sent at=1h, report behind sent at=-1h, slots -> held 10s+held
   - that steps ahead by less than the margin frees nothing within the window [limit=1]
     send a, ask b, wait 1h-1ms+margin, granted ->
   `);
@@ -45,7 +45,7 @@ describe('the line', () => {
   - keeps no follow-up behind those of its job that a reserve holds, however many [limit=2 reserve=2]
     ask b*10@x lane=batch, ask i@x -> granted
   - gives every tenth grant to the batch lane while interactive ones keep coming [limit=0]
-    ask b*3 lane=batch, ask i*30, limit 100, granted -> i*9 b0, settle i*9, settle b0,
+    ask b*3 lane=batch, ask i*30, limit 100, granted -> i*9 b0, report i*9, report b0,
     granted -> i9 i10 i11 i12 i13 i14 i15 i16 i17 b1
   - takes lane, lease and send from the latest ask of a follow-up [limit=0 reserve=1]
     ask a lane=batch, ask a run=new number=3 lease=7ms drain=8ms lane=interactive, limit 1,
@@ -53,7 +53,7 @@ describe('the line', () => {
   - has one place for a job and lane: the others wait for their job [limit=0]
     ask a1@x, ask a2@x -> waiting job-busy position=0, ask b1@x lane=batch -> waiting slot position=2,
     ask c -> waiting slot position=2
-  - has bounded places, every tenth only for the interactive lane; who has none asks again [limit=0 places=20/10]
+  - has bounded places, every tenth only for the interactive lane; who has none asks again [limit=0 capacity=20/10]
     ask a*10@x lane=batch -> waiting, ask a10@x lane=batch -> full job-busy retryMs=1m, ask b@x -> waiting,
     ask d*7 lane=batch -> waiting, ask d7 lane=batch -> full, ask e -> waiting,
     ask f -> waiting, ask g -> full queue-full retryMs=15m
@@ -61,8 +61,8 @@ describe('the line', () => {
     send owner@x, ask waits*10@x, ask sendable -> granted
   - always has a place for whoever has the turn of the job [limit=1 counts]
     book runs owner@x, ask a*10@x, ask owner@x number=2 -> waiting slot position=1
-  - always has its place for whoever had one [limit=1 places=3/10]
-    ask a, ask b*3 later, settle a rejected, ask c -> full, ask a number=2 -> waiting position=1
+  - always has its place for whoever had one [limit=1 capacity=3/10]
+    ask a, ask b*3 later, report a rejected, ask c -> full, ask a number=2 -> waiting position=1
   - says when a slot is expected, counting those before it [limit=3 reserve=1]
     send a0, wait 1m, send a1, wait 1m, send a2, wait 1m, ask i0 -> waiting position=1 expectedAtMs=held,
     ask b lane=batch -> waiting position=2 expectedAtMs=2m+held, ask i1, ask i2,
@@ -71,16 +71,16 @@ describe('the line', () => {
 
   it('empties at the next free slot if all in it but one were terminated behind a pause: they take none', () => {
     const desk = new Desk({ limit: 100 }).play('pause, ask a*30, ask alive, keep, resume');
-    for (let messages = desk.told(); messages.length > 0; messages = desk.told()) {
+    for (let messages = desk.signals(); messages.length > 0; messages = desk.signals()) {
       desk.miss(messages.filter(({ workflowId }) => workflowId !== followUp('alive')));
     }
     expect(desk.state).toMatchObject({ waiters: [], spent: [], grants: [{ workflowId: followUp('alive') }] });
   });
 
-  it('tells the first twenty, once, when their reason to wait changes', () => {
-    const told = new Desk({ limit: 0 }).play('ask a*30, pause, wait 1h').told();
-    expect(told.map(({ workflowId }) => workflowId)).toEqual(names('a', 20).map((name) => followUp(name)));
-    expect(told[0]?.answer).toMatchObject({ kind: 'waiting', reason: 'paused', runId: 'run-of-a0', sendNumber: 1 });
+  it('signals the first twenty, once, when their reason to wait changes', () => {
+    const signals = new Desk({ limit: 0 }).play('ask a*30, pause, wait 1h').signals();
+    expect(signals.map(({ workflowId }) => workflowId)).toEqual(names('a', 20).map((name) => followUp(name)));
+    expect(signals[0]?.reply).toMatchObject({ kind: 'waiting', reason: 'paused', runId: 'run-of-a0', sendNumber: 1 });
   });
 });
 
@@ -95,7 +95,7 @@ describe('an operator', () => {
   - pauses until a time, which the budget notes although nobody waits, or until he resumes
     pause 1h, change -> 1h, ask a -> waiting paused position=1, next -> 1h a, pause, change -> none,
     ask b -> waiting paused, wait 720h, granted ->, resume, granted -> b
-  - starts no timer where nobody waits, or where no time changes anything [limit=1]
+  - starts no timer if nobody waits, or if no time changes anything [limit=1]
     send a, change -> none, limit 0 1s, wait 1h, ask b, change -> none
   `);
 
@@ -111,12 +111,12 @@ describe('a longer window', () => {
   - holds all slots again that a shorter one has freed, whatever the limit was (now 1), and those in use once [limit=2]
     send x*2, end x*2, limit - 1m, wait 2m, slots ->, send y*2, end y*2, limit 1 1h,
     slots -> held held 2m+held 2m+held
-  - holds that of a send that was heard of late, or never, from its last byte [windowMs=60000]
-    ask a, ask b, ask c, settle c notSent, wait over+5m, settle a, slots ->, limit - 1h, slots -> over+held over+held
+  - uses that of a send that was reported late, or never, from its last byte [windowMs=60000]
+    ask a, ask b, ask c, report c notSent, wait over+5m, report a, slots ->, limit - 1h, slots -> over+held over+held
   - holds no more than any limit may be [windowMs=60000]
-    ask a0 max=3, settle a0, wait 2m, ask a1 max=3, settle a1, wait 2m, ask a2 max=3, settle a2, wait 2m,
-    ask a3 max=3, settle a3, wait 2m, ask a4 max=3, settle a4, wait 2m, limit - 1h, used -> 3
-  - is counted only where it reaches back before the memory
+    ask a0 max=3, report a0, wait 2m, ask a1 max=3, report a1, wait 2m, ask a2 max=3, report a2, wait 2m,
+    ask a3 max=3, report a3, wait 2m, ask a4 max=3, report a4, wait 2m, limit - 1h, used -> 3
+  - is counted only if it reaches back before the memory
     wait 2h, limit - 1h+1ms, counting -> false, limit - 1m, counting -> false, limit - 2h+1ms, counting -> true
   `);
 });

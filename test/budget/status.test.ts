@@ -6,9 +6,9 @@ import { Desk, followUp, MINUTE, OVER } from './support.js';
 it('says what the service answered, and not that it accepts others if it refused each for its own reason', () => {
   const desk = new Desk();
   desk.ask('bad');
-  desk.settle('bad', 'rejected', { statusCode: 400 });
+  desk.report('bad', 'rejected', { statusCode: 400 });
   desk.ask('unclear');
-  desk.settle('unclear', 'unknown', { statusCode: 502 });
+  desk.report('unclear', 'unknown', { statusCode: 502 });
   const text = describeBudget(budgetStatus('project', desk.budget, desk.nowMs), desk.nowMs);
   expect(text).toContain('- refused or unclear: 502 to 1 of 2 messages\n');
 });
@@ -16,10 +16,10 @@ it('says what the service answered, and not that it accepts others if it refused
 it('does not say that others are accepted if that was before a key was revoked', () => {
   const desk = new Desk();
   desk.ask('good');
-  desk.settle('good');
+  desk.report('good');
   desk.wait(40 * MINUTE);
   for (const name of ['a', 'b']) desk.ask(name);
-  for (const name of ['a', 'b']) desk.settle(name, 'credentials', { statusCode: 401 });
+  for (const name of ['a', 'b']) desk.report(name, 'credentials', { statusCode: 401 });
   const status = budgetStatus('project', desk.budget, desk.nowMs);
   expect(status.refused).toMatchObject([{ messages: 2, of: 3, accepted: 0 }]);
   expect(describeBudget(status, desk.nowMs)).toMatch(/^\*\*paused: the service answers 401 to 2 of 3 messages since /);
@@ -45,9 +45,9 @@ it('shows a send as under way until no byte of it can arrive, and then as unknow
   const desk = new Desk().play('ask a');
   // Nothing happens to the budget in between.
   const statusAt = (nowMs: number) => budgetStatus('project', desk.budget, nowMs);
-  const { lastSends, unsettled } = statusAt(desk.nowMs);
-  expect([lastSends[0]?.workflowId, lastSends[0]?.outcome, unsettled]).toEqual([followUp('a'), undefined, 1]);
-  expect(statusAt(desk.nowMs + OVER)).toMatchObject({ unsettled: 0, lastSends: [{ outcome: 'unknown' }] });
-  desk.play('wait 2h, settle a');
+  const { lastSends, underWay } = statusAt(desk.nowMs);
+  expect([lastSends[0]?.workflowId, lastSends[0]?.outcome, underWay]).toEqual([followUp('a'), undefined, 1]);
+  expect(statusAt(desk.nowMs + OVER)).toMatchObject({ underWay: 0, lastSends: [{ outcome: 'unknown' }] });
+  desk.play('wait 2h, report a');
   expect(statusAt(desk.nowMs).lastSends).toMatchObject([{ outcome: 'sent' }]);
 });

@@ -1,8 +1,8 @@
 import { expect, it } from 'vitest';
-import { Budget, type ListedSend, type Message, type Places } from '../../src/budget/budget.js';
+import { Budget, type FollowUpSignal, type LineCapacity, type ListedSend } from '../../src/budget/budget.js';
 import { newState } from '../../src/budget/state.js';
-import type { SendOutcome, TakeAnswer } from '../../src/contract/index.js';
-import type { Answer, Ask, BudgetSettings, End, Settlement } from '../../src/protocol/index.js';
+import type { SendOutcome, TakeReply } from '../../src/contract/index.js';
+import type { Ask, AskReply, BudgetSettings, EndReport, OutcomeReport } from '../../src/protocol/index.js';
 
 export const SECOND = 1_000;
 export const MINUTE = 60 * SECOND;
@@ -38,7 +38,7 @@ export function askOf(name: string, { job, ...change }: AskChange = {}): Ask {
 }
 
 export interface DeskOptions extends Partial<BudgetSettings> {
-  places?: Places;
+  capacity?: LineCapacity;
   /** The budget has not yet found out what was sent before it. */
   counts?: boolean;
   /** Before each call, the budget is made anew from the JSON of its state. */
@@ -50,14 +50,14 @@ export class Desk {
   nowMs = T0;
   budget: Budget;
   /** Messages that are on their way until they find nobody. */
-  kept: Message[] = [];
-  #messages: Message[] = [];
+  kept: FollowUpSignal[] = [];
+  #signals: FollowUpSignal[] = [];
   readonly #asked = new Map<string, Ask>();
 
   constructor(private readonly options: DeskOptions = {}) {
-    const { places, counts, isRebuilt: _, ...settings } = options;
+    const { capacity, counts, isRebuilt: _, ...settings } = options;
     const defaults = { limit: 10, windowMs: HOUR, reserve: 0, marginMs: MARGIN };
-    this.budget = new Budget(newState({ ...defaults, ...settings }, T0), places);
+    this.budget = new Budget(newState({ ...defaults, ...settings }, T0), capacity);
     if (!counts) this.book([]);
   }
 
@@ -68,13 +68,13 @@ export class Desk {
   /** Calls the budget, and takes what it has to say. */
   call<T>(event: (budget: Budget, nowMs: number) => T): T {
     if (this.options.isRebuilt) this.rebuild();
-    const answer = event(this.budget, this.nowMs);
-    this.#messages.push(...this.budget.flushMessages());
-    return answer;
+    const reply = event(this.budget, this.nowMs);
+    this.#signals.push(...this.budget.flushSignals());
+    return reply;
   }
 
   rebuild(): void {
-    this.budget = new Budget(JSON.parse(JSON.stringify(this.state)), this.options.places);
+    this.budget = new Budget(JSON.parse(JSON.stringify(this.state)), this.options.capacity);
   }
 
   /** The workflow id of a follow-up, which has asked before, or has a job of its own. */
@@ -83,19 +83,19 @@ export class Desk {
   }
 
   /** Asks as before, but for what is changed. */
-  ask(name: string, change: AskChange = {}): Answer {
+  ask(name: string, change: AskChange = {}): AskReply {
     const ask = { ...(this.#asked.get(name) ?? askOf(name, change)), ...change };
     this.#asked.set(name, ask);
     return this.call((budget, nowMs) => budget.ask(nowMs, ask));
   }
 
-  settle(name: string, outcome: SendOutcome = 'sent', change: Partial<Settlement> = {}): void {
+  report(name: string, outcome: SendOutcome = 'sent', change: Partial<OutcomeReport> = {}): void {
     const { workflowId, runId, sendNumber } = this.#asked.get(name) ?? askOf(name);
-    const settlement = { workflowId, runId, sendNumber, outcome, atMs: this.nowMs, ...change };
-    this.call((budget, nowMs) => budget.receive(nowMs, { kind: 'settle', ...settlement }));
+    const report = { workflowId, runId, sendNumber, outcome, atMs: this.nowMs, ...change };
+    this.call((budget, nowMs) => budget.receive(nowMs, { kind: 'outcome', ...report }));
   }
 
-  end(name: string, change: Partial<End> = {}): void {
+  end(name: string, change: Partial<EndReport> = {}): void {
     const { workflowId, runId } = this.#asked.get(name) ?? askOf(name);
     this.call((budget, nowMs) => budget.receive(nowMs, { kind: 'end', workflowId, runId, ...change }));
   }
@@ -104,12 +104,12 @@ export class Desk {
   send(name: string, change: AskChange = {}): void {
     const { kind } = this.ask(name, change);
     if (kind !== 'granted') throw new Error(`${name} is not granted, but ${kind}`);
-    this.settle(name);
+    this.report(name);
   }
 
   /** Messages do not find their follow-ups. */
-  miss(messages: readonly Message[]): void {
-    for (const message of messages) this.call((budget, nowMs) => budget.missed(nowMs, message));
+  miss(signals: readonly FollowUpSignal[]): void {
+    for (const signal of signals) this.call((budget, nowMs) => budget.noteClosed(nowMs, signal));
   }
 
   book(sends: readonly ListedSend[], others = 0): void {
@@ -121,7 +121,7 @@ export class Desk {
     this.call((budget, nowMs) => budget.pause(nowMs, pause));
   }
 
-  take(key: string, count: number): TakeAnswer {
+  take(key: string, count: number): TakeReply {
     return this.call((budget, nowMs) => budget.take(nowMs, { key, count }));
   }
 
@@ -135,13 +135,13 @@ export class Desk {
   }
 
   /** Takes the messages of the budget. */
-  told(): Message[] {
-    return this.#messages.splice(0);
+  signals(): FollowUpSignal[] {
+    return this.#signals.splice(0);
   }
 
   /** Takes the messages, and names those that were granted a send, in order. */
   granted(): string[] {
-    return this.told().flatMap((message) => (message.answer?.kind === 'granted' ? nameOf(message) : []));
+    return this.signals().flatMap((signal) => (signal.reply?.kind === 'granted' ? nameOf(signal) : []));
   }
 
   /** Waits for the next grants, but not for more than a day. Says after how long they come, and to whom. */
@@ -177,7 +177,7 @@ export class Desk {
   }
 }
 
-const nameOf = ({ workflowId }: Message) => workflowId.slice(workflowId.lastIndexOf('/') + 1);
+const nameOf = ({ workflowId }: FollowUpSignal) => workflowId.slice(workflowId.lastIndexOf('/') + 1);
 
 const units: Record<string, number> = {
   ...{ ms: 1, s: SECOND, m: MINUTE, h: HOUR, d: 24 * HOUR },
@@ -192,7 +192,7 @@ export function msOf(text: string): number {
   }, 0);
 }
 
-/** What words such as `number=2` and `reset` change in an ask, a settlement or an end. Times count from now. */
+/** What words such as `number=2` and `reset` change in an ask, an outcome report or an end. Times count from now. */
 function changeOf(words: readonly string[], nowMs: number): object {
   const changes = words.map((word) => {
     const [name = '', value = ''] = word.split('=');
@@ -212,7 +212,7 @@ function changeOf(words: readonly string[], nowMs: number): object {
 }
 
 /** `waiting job-busy position=2`: the kind, the reason, and fields, of which `none` is missing. Times count from T0. */
-function expectAnswer(answer: Answer, [kind, ...words]: readonly string[]): void {
+function expectReply(reply: AskReply, [kind, ...words]: readonly string[]): void {
   if (kind === undefined) return;
   const fields = words.map((word) => {
     const [name = '', value] = word.split('=');
@@ -222,8 +222,8 @@ function expectAnswer(answer: Answer, [kind, ...words]: readonly string[]): void
     return [name, /^(true|false|null|-?\d+)$/.test(value) ? JSON.parse(value) : value];
   });
   const present = fields.filter(([, value]) => value !== 'none');
-  expect(answer, words.join(' ')).toMatchObject({ kind, ...Object.fromEntries(present) });
-  for (const [name] of fields.filter(([, value]) => value === 'none')) expect(answer).not.toHaveProperty(String(name));
+  expect(reply, words.join(' ')).toMatchObject({ kind, ...Object.fromEntries(present) });
+  for (const [name] of fields.filter(([, value]) => value === 'none')) expect(reply).not.toHaveProperty(String(name));
 }
 
 const all = (word: string): [name: string, job: string | undefined][] => {
@@ -247,21 +247,21 @@ type Verb = (
 ) => string | number | (string | number)[] | undefined | void;
 const verbs: Record<string, Verb> = {
   ask: (desk, [who, ...words], expected) =>
-    forAll(desk, who, words, (name, change) => expectAnswer(desk.ask(name, change), expected)),
+    forAll(desk, who, words, (name, change) => expectReply(desk.ask(name, change), expected)),
   send: (desk, [who]) => forAll(desk, who, [], (name, change) => desk.send(name, change)),
-  settle: (desk, [who, outcome = 'sent', ...words]) =>
-    forAll(desk, who, words, (name, change) => desk.settle(name, outcome as SendOutcome, change)),
+  report: (desk, [who, outcome = 'sent', ...words]) =>
+    forAll(desk, who, words, (name, change) => desk.report(name, outcome as SendOutcome, change)),
   end: (desk, [who, ...words]) => forAll(desk, who, words, (name, change) => desk.end(name, change)),
   take: (desk, [key = '', count]) => String(desk.take(key, Number(count)).taken),
-  /** Time passes. `clock` sets it without a word to the budget. */
+  /** Time passes. `clock` sets it without a call of the budget. */
   wait: (desk, [time = '']) => desk.wait(msOf(time)),
   clock: (desk, [time = '']) => void (desk.nowMs += msOf(time)),
-  /** Keeps what was told, until it finds nobody. `gone`: a message without an answer finds nobody. */
-  keep: (desk) => void (desk.kept = desk.told()),
+  /** Keeps the signals, until they find nobody. `gone`: a signal without a reply finds nobody. */
+  keep: (desk) => void (desk.kept = desk.signals()),
   miss: (desk) => desk.miss(desk.kept),
   gone: (desk, words) => desk.miss(flat(words).map((name) => ({ workflowId: desk.idOf(name) }))),
   wake: (desk, words) => desk.call((budget) => budget.wake(flat(words).map((name) => desk.idOf(name)))),
-  told: (desk) => desk.told().map((message) => `${nameOf(message)}:${message.answer?.kind ?? 'wake'}`),
+  signals: (desk) => desk.signals().map((signal) => `${nameOf(signal)}:${signal.reply?.kind ?? 'wake'}`),
   granted: (desk) => desk.granted(),
   /** After how long the next grants come, and to whom. `then` does not say when. */
   next: (desk) => desk.nextGrants().flat(),
@@ -298,7 +298,7 @@ const verbs: Record<string, Verb> = {
   },
   /** Its memory begins now, without sends but for `nothing`. */
   forget(desk, words) {
-    if (!words.includes('nothing')) desk.state.known = {};
+    if (!words.includes('nothing')) desk.state.latestSends = {};
     desk.state.rememberedSinceMs = desk.nowMs;
   },
   counts: (desk) => void (desk.state.isCounting = true),
@@ -321,7 +321,7 @@ const optionsOf = (words: readonly string[]): DeskOptions =>
   Object.fromEntries(
     words.map((word) => {
       const [name = '', value] = word.split('=');
-      const [most = 0, mostForJob = 0] = (value ?? '').split('/').map(Number);
-      return [name, value === undefined ? true : name === 'places' ? { most, mostForJob } : most];
+      const [total = 0, forJob = 0] = (value ?? '').split('/').map(Number);
+      return [name, value === undefined ? true : name === 'capacity' ? { total, forJob } : total];
     }),
   );

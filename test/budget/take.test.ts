@@ -6,10 +6,10 @@ import { Desk, HELD, HOUR, MINUTE, T0, testRules } from './support.js';
 const statusOf = (desk: Desk) => budgetStatus('project', desk.budget, desk.nowMs);
 
 describe('slots that are taken for other messages', () => {
-  it('are used for a window and stand in the audit, all or none, and the answer says when they can be taken', () => {
+  it('are used for a window and stand in the audit, all or none, and the reply says when they can be taken', () => {
     const desk = new Desk({ limit: 5 });
     expect(desk.take('one', 2)).toEqual({ taken: true, count: 2, takenAt: iso(T0) });
-    const audited = { workflowId: 'take/one', sendNumber: 2, grantedAt: iso(T0), settledAt: iso(T0), outcome: 'taken' };
+    const audited = { workflowId: 'take/one', sendNumber: 2, grantedAt: iso(T0), outcomeAt: iso(T0), outcome: 'taken' };
     expect(statusOf(desk)).toMatchObject({ used: 2, nextFreeSlotAt: iso(T0 + HELD), lastSends: [audited] });
     desk.wait(MINUTE);
     desk.take('two', 2);
@@ -40,7 +40,7 @@ describe('slots that are taken for other messages', () => {
     const paused = new Desk().play('pause 1m');
     expect(paused.take('k', 1)).toEqual({ taken: false, count: 1, waitReason: 'paused' });
     expect(new Desk({ counts: true }).take('k', 1)).toMatchObject({ taken: false, waitReason: 'counting' });
-    const refused = new Desk().play('ask a, settle a credentials');
+    const refused = new Desk().play('ask a, report a credentials');
     expect(refused.take('k', 1)).toMatchObject({ taken: false, waitReason: 'credentials' });
   });
 });

@@ -54,8 +54,8 @@ export class VirtualProject {
   run(ms: number): this {
     const endMs = this.nowMs + ms;
     for (;;) {
-      for (const { workflowId, answer } of this.budget.flushMessages()) {
-        if (answer?.kind === 'granted') this.#send(workflowId.split('/')[2]!, answer.sendNumber);
+      for (const { workflowId, reply } of this.budget.flushSignals()) {
+        if (reply?.kind === 'granted') this.#send(workflowId.split('/')[2]!, reply.sendNumber);
       }
       const changeMs = this.budget.nextChangeMs(this.nowMs) ?? Infinity;
       const next = this.#events.reduce((a, b) => (b.atMs < a.atMs ? b : a), { atMs: Infinity, run: () => undefined });
@@ -103,7 +103,7 @@ export class VirtualProject {
       this.sends.push({ name, atMs: this.nowMs, outcome });
       if (outcome === 'sent') this.#beginTurn(name);
       this.#after(this.#between(100, 400), () => {
-        this.budget.receive(this.nowMs, { kind: 'settle', ...of, sendNumber, atMs: this.nowMs, ...response });
+        this.budget.receive(this.nowMs, { kind: 'outcome', ...of, sendNumber, atMs: this.nowMs, ...response });
         if (refusalOf(outcome)) this.#ask(name, sendNumber + 1);
         else if (outcome !== 'sent') this.budget.receive(this.nowMs, { kind: 'end', ...of });
       });

@@ -20,7 +20,7 @@ const arrival = (marker: string, receivedAtMs = 1_000, rest: Partial<Arrival> = 
   ...rest,
 });
 
-const ended = (delivered: 'yes' | 'no' | 'unknown') => ({ told: 'failed', delivered });
+const ended = (delivered: 'yes' | 'no' | 'unknown') => ({ ended: 'failed', delivered });
 
 const followUp = (
   marker: string,
@@ -39,23 +39,23 @@ function violations(evidence: Partial<Evidence>): Violation[] {
 
 const kinds = (evidence: Partial<Evidence>): string[] => violations(evidence).map(({ kind }) => kind);
 
-const told = (delivered: 'yes' | 'no' | 'unknown', ...markers: string[]) =>
+const withEnding = (delivered: 'yes' | 'no' | 'unknown', ...markers: string[]) =>
   markers.map((marker) => followUp(marker, ended(delivered)));
 const refused = (marker: string, receivedAtMs: number) =>
   arrival(marker, receivedAtMs, { accepted: false, status: 429 });
 const failed = arrival('a', 5_000, { accepted: false, status: 500 });
 const two = [arrival('a', 1_000), arrival('b', 1_050)];
-const three = told('unknown', 'a', 'b', 'c');
-const allTrue = [...told('yes', 'a'), ...told('no', 'b'), ...told('unknown', 'c')];
+const three = withEnding('unknown', 'a', 'b', 'c');
+const allTrue = [...withEnding('yes', 'a'), ...withEnding('no', 'b'), ...withEnding('unknown', 'c')];
 
 test.each<[what: string, found: string[], evidence: Partial<Evidence>]>([
   ['a run in which every answer is true', [], { followUps: allTrue, arrivals: [arrival('a'), arrival('c')] }],
   ['a message that arrives twice', ['doubled'], { followUps: three, arrivals: [arrival('a'), arrival('a', 5_000)] }],
   ['a second arrival that was not accepted', ['doubled'], { followUps: three, arrivals: [arrival('a'), failed] }],
-  ['one after a 429', [], { followUps: told('yes', 'a'), arrivals: [refused('a', 500), arrival('a', 5_000)] }],
-  ['a "no" for a message that arrived', ['denied'], { followUps: told('no', 'a'), arrivals: [arrival('a')] }],
-  ['a "yes" for one that never arrived', ['invented'], { followUps: told('yes', 'a') }],
-  ['a "yes" for one that was not accepted', ['invented'], { followUps: told('yes', 'a'), arrivals: [failed] }],
+  ['one after a 429', [], { followUps: withEnding('yes', 'a'), arrivals: [refused('a', 500), arrival('a', 5_000)] }],
+  ['a "no" for a message that arrived', ['denied'], { followUps: withEnding('no', 'a'), arrivals: [arrival('a')] }],
+  ['a "yes" for one that never arrived', ['invented'], { followUps: withEnding('yes', 'a') }],
+  ['a "yes" for one that was not accepted', ['invented'], { followUps: withEnding('yes', 'a'), arrivals: [failed] }],
   ['one too many in a window', ['overBudget'], { followUps: three, arrivals: [...two, arrival('c', 1_099)] }],
   ['one at the end of a window', [], { followUps: three, arrivals: [...two, arrival('c', 1_100)] }],
   ['a refused one too many', ['overBudget'], { followUps: three, arrivals: [...two, refused('c', 1_099)] }],
@@ -84,25 +84,29 @@ test.each([[1], [null], ['late' as const]])('a worker that was told to end and e
   ]);
 });
 
-const webhook = (id: string, status: 'completed' | 'archived', answer: ReceivedWebhook['answer']): ReceivedWebhook => {
+const webhook = (
+  id: string,
+  status: 'completed' | 'archived',
+  answer: ReceivedWebhook['response'],
+): ReceivedWebhook => {
   const data = { workflowId: 'w', state: status, status, prLink: null, delivered: 'yes' } as const;
   const body = { type: 'follow-up.ended', timestamp: new Date().toISOString(), data } as const;
-  return { path: '/', headers: {}, id, text: '', body, answer };
+  return { path: '/', headers: {}, id, text: '', body, response: answer };
 };
 
 test.each<[what: string, found: string[], received: ReceivedWebhook[]]>([
   ['was accepted after two tries', [], [webhook('1', 'completed', 'cut'), webhook('1', 'completed', 204)]],
   ['was never accepted', ['untold'], [webhook('1', 'completed', 503), webhook('1', 'completed', 'cut')]],
-  ['told of another end', ['untold'], [webhook('1', 'archived', 204)]],
-  ['told of another end before a reset', [], [webhook('1', 'archived', 204), webhook('2', 'completed', 204)]],
+  ['a report of another end', ['untold'], [webhook('1', 'archived', 204)]],
+  ['a report of another end before a reset', [], [webhook('1', 'archived', 204), webhook('2', 'completed', 204)]],
   ['has two ids', ['renamed'], [webhook('1', 'completed', 204), webhook('2', 'completed', 204)]],
 ])('of a webhook that %s, the checker finds %j', (_what, found, received) => {
-  const ends = [{ workflowId: 'w', told: 'completed', delivered: 'yes' as const }];
+  const ends = [{ workflowId: 'w', ended: 'completed', delivered: 'yes' as const }];
   expect(checkWebhooks(ends, received).map(({ kind }) => kind)).toEqual(found);
 });
 
 test('a batch needs a webhook of its end', () => {
-  const ends = [{ workflowId: 'batch', told: 'batch.ended' }];
+  const ends = [{ workflowId: 'batch', ended: 'batch.ended' }];
   expect(checkWebhooks(ends, [])).toMatchObject([{ kind: 'untold', subject: 'batch' }]);
 });
 

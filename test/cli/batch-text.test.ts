@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { describeBatch, describeBatchResult, describePreview, exitCodeOfBatch } from '../../src/cli/batch-commands.js';
+import { describeBatchResult, describePreview, exitCodeOfBatch, formatBatch } from '../../src/cli/batch-commands.js';
 import type { BatchItem, BatchStatus, FollowUpBatchResult } from '../../src/contract/index.js';
 import { timeless } from './run-cli.js';
 
@@ -21,7 +21,7 @@ test('the text of a batch counts its items, says why it is held or cut off and t
     hold: { name: 'canary', reason: 'the canary has ended: 5 of 200 items', at: '2026-11-21T09:50:00Z' },
   };
   const error = { type: 'DeliveryUnknown', message: 'not\u001b[31m\nknown', delivered: 'unknown' } as const;
-  const text = describeBatch(status, [item(3, { status: 'failed' }), item(4, { error })], now);
+  const text = formatBatch(status, [item(3, { status: 'failed' }), item(4, { error })], now);
   expect(timeless(text)).toMatchInlineSnapshot(`
     "batch    nightly, held
     held     since TIME: the canary has ended: 5 of 200 items; follow-up batch continue nightly, or follow-up batch cancel nightly
@@ -31,7 +31,7 @@ test('the text of a batch counts its items, says why it is held or cut off and t
       follow-up/demo/job-4/nightly:4  DeliveryUnknown: not known (delivered: unknown)
       and 5 more failures; --json has them all"
   `);
-  const cutOff = describeBatch({ ...status, cutOff: 'terminated', stillRunning: 2 }, [], now);
+  const cutOff = formatBatch({ ...status, cutOff: 'terminated', stillRunning: 2 }, [], now);
   expect(cutOff).toContain('nightly, terminated, without a result');
   expect(cutOff).toContain('2 follow-ups still running: follow-up list --batch nightly');
   expect(cutOff).not.toContain('held');
@@ -67,7 +67,7 @@ test('a preview shows the budget of each project, and says that its id was used 
     [
       'batch    nightly, 6 items; nothing is sent (--dry-run)',
       'project  demo: 4 to send; project demo has no budget yet: it gets one with its first follow-up; 0 slots used',
-      'project  site: 2 to send; no answer: no worker',
+      'project  site: 2 to send; no response: no worker',
     ].join('\n'),
   );
   const used = { ...preview, projects, alreadyStarted: true, inputDiffers: true };

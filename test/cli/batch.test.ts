@@ -112,7 +112,7 @@ test('a list that does not fit into one payload is handed over in pieces, and co
   expect(await handle.result()).toMatchObject({ total: 3, cancelled: true });
 });
 
-test('a batch is held after its canary, says so while it is waited for, and continues when told to', async () => {
+test('a batch is held after its canary, says so while it is waited for, and continues on command', async () => {
   const id = newId();
   const running = openCli(runArgs(id, '--canary', '1', '--json'), { env: rig.env, stdin: line('one') + line('two') });
   const hint = `: the canary has ended: 1 of 2 items; follow-up batch continue ${id}, or follow-up batch cancel ${id}`;

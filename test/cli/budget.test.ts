@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
-import { describeBudgetUpdate, summariseBudgetUpdate } from '../../src/cli/budget-commands.js';
+import { formatBudgetUpdate, summariseBudgetUpdate } from '../../src/cli/budget-commands.js';
 import type { BudgetStatus } from '../../src/contract/index.js';
 import { eventually } from '../support/eventually.js';
 import { FAST } from '../support/stack.js';
@@ -13,7 +13,7 @@ const ask = (...args: string[]) => askCli(['budget', ...args], { env: rig.env })
 const terminate = (projectId: string) => rig.stack.client.workflow.getHandle(`project-budget/${projectId}`).terminate();
 const refused = (said: string) => ({ exitCode: 2, stderr: expect.stringContaining(said) });
 
-test('a budget is watched, set, paused and resumed; each order prints its status', async () => {
+test('a budget is watched, set, paused and resumed; each command prints its status', async () => {
   const projectId = newProject();
   const watch = openCli(['budget', 'show', projectId, '--watch', '--json'], { env: rig.env });
   await eventually('the watch has begun', () => watch.stdout().includes('"none"'));
@@ -68,7 +68,7 @@ test('take counts slots as used, all or none and once per key; restore --assume-
   await eventually('every slot is used', isFull);
 });
 
-test('a send is shown and audited; a terminated budget accepts no orders until restore starts it again', async () => {
+test('a send is shown and audited; a terminated budget accepts no commands until restore starts it again', async () => {
   const projectId = newProject();
   expect(await ask('audit', projectId)).toMatchObject({ exitCode: 0, documents: [] });
   expect(await budget('restore', projectId)).toMatchObject(refused('BudgetNotFound'));
@@ -77,7 +77,7 @@ test('a send is shown and audited; a terminated budget accepts no orders until r
   const workflowId = `follow-up/${projectId}/job-1/k`;
   expect((await ask('audit', projectId)).documents).toMatchObject([{ workflowId, sendNumber: 1, outcome: 'sent' }]);
   const [header, row] = (await budget('audit', projectId)).stdout.split('\n');
-  expect(header).toMatch(/^granted +settled +outcome +send +job +workflow$/);
+  expect(header).toMatch(/^granted +reported +outcome +send +job +workflow$/);
   expect(row).toMatch(/^\S+Z {2}\S+Z {2}sent +1 +job-1 +follow-up\//);
   expect(await budget('restore', projectId)).toMatchObject(refused('BudgetRunning'));
 
@@ -95,7 +95,7 @@ test('the text of a budget shows slots, pause, queue and sends, and in one line 
   const at = now.toISOString();
   const soon = new Date(now.getTime() + 90_000).toISOString();
   const status: BudgetStatus = {
-    ...{ projectId: 'p', limit: 4, windowMs: 3_600_000, reserve: 1, used: 6, unsettled: 2, remembersSince: at },
+    ...{ projectId: 'p', limit: 4, windowMs: 3_600_000, reserve: 1, used: 6, underWay: 2, remembersSince: at },
     ...{ nextFreeSlotAt: soon, waitingTotal: 3, waitingInBatchLane: 0, waitingForJob: 1 },
     paused: { reasons: ['operator', 'limited'], since: at, until: soon, note: 'freeze\u001b[2J' },
     waiting: [
@@ -104,7 +104,7 @@ test('the text of a budget shows slots, pause, queue and sends, and in one line 
     ],
     lastSends: [{ workflowId: 'follow-up/p/c/k', sendNumber: 1, grantedAt: at, outcome: 'sent' }],
   };
-  expect(timeless(describeBudgetUpdate('p', { state: 'running', status }, now))).toMatchInlineSnapshot(`
+  expect(timeless(formatBudgetUpdate('p', { state: 'running', status }, now))).toMatchInlineSnapshot(`
     "paused: by an operator, and the service answers 429 since TIME, until TIME (freeze)
 
     - slots: 6 of 4 used in 1 h
@@ -125,6 +125,6 @@ test('the text of a budget shows slots, pause, queue and sends, and in one line 
   `);
   const silent = { state: 'stopped', status, statusUnavailable: 'no worker' } as const;
   expect(timeless(summariseBudgetUpdate('p', silent))).toMatchInlineSnapshot(
-    `"STOPPED: nothing is sent until "follow-up budget restore p", no answer: no worker; last known:, 6 of 4 slots used, paused: by an operator, and the service answers 429 since TIME, until TIME (freeze), 2 being sent, 3 waiting, last send TIME sent follow-up/p/c/k"`,
+    `"STOPPED: nothing is sent until "follow-up budget restore p", no response: no worker; last known:, 6 of 4 slots used, paused: by an operator, and the service answers 429 since TIME, until TIME (freeze), 2 being sent, 3 waiting, last send TIME sent follow-up/p/c/k"`,
   );
 });

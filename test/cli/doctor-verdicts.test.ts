@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { describeTrouble, judgeBatch, judgeBudget, judgeRetention } from '../../src/cli/doctor.js';
+import { checkOfTrouble, judgeBatch, judgeBudget, judgeRetention } from '../../src/cli/doctor.js';
 import type { BatchStatus, BudgetStatus } from '../../src/contract/index.js';
 
 const nowMs = Date.UTC(2026, 0, 2, 12);
@@ -33,7 +33,7 @@ test.each<[what: string, Partial<BatchStatus>, finding?: object]>([
 });
 
 const budget: BudgetStatus = {
-  ...{ projectId: 'p', limit: 100, windowMs: 3_600_000, reserve: 0, used: 0, unsettled: 0, lastSends: [] },
+  ...{ projectId: 'p', limit: 100, windowMs: 3_600_000, reserve: 0, used: 0, underWay: 0, lastSends: [] },
   ...{ remembersSince: minutesAgo(60), waiting: [], waitingTotal: 2, waitingInBatchLane: 0, waitingForJob: 0 },
 };
 const pausedBy = (...reasons: NonNullable<BudgetStatus['paused']>['reasons']) => ({
@@ -69,8 +69,8 @@ test.each([
   ['project-budget/batch', 'budget', 'it is blocked'],
   ['follow-up-batch/nightly/0-x', 'batch', 'it is blocked'],
   ['follow-up/batch/job/key', 'follow-up', 'it is blocked'],
-  ['follow-up-webhook/batch/id', 'webhook', 'its receiver does not hear of it'],
+  ['follow-up-webhook/batch/id', 'webhook', 'its receiver does not get it'],
 ])('the trouble of %s is that of a %s', (workflowId, name, why) => {
-  const check = describeTrouble({ workflowId, what: 'waits', fix: 'help' });
+  const check = checkOfTrouble({ workflowId, what: 'waits', fix: 'help' });
   expect(check).toMatchObject({ name, status: 'error', subject: workflowId, why: text(why), fix: 'help' });
 });

@@ -9,7 +9,7 @@ import { afterAll, beforeAll, expect, inject, onTestFinished, test } from 'vites
 import { FollowUpClient, type ListedBudget } from '../../src/client/index.js';
 import { WorkflowType } from '../../src/contract/index.js';
 import { firstBudgetStart } from '../../src/protocol/index.js';
-import { answer, startPeer } from '../agent-jobs/support/peer.js';
+import { respond, startPeer } from '../agent-jobs/support/peer.js';
 import { eventually } from '../support/eventually.js';
 import { FAST, type Stack, startStack } from '../support/stack.js';
 import { makeNamespace } from '../worker/support.js';
@@ -91,7 +91,7 @@ test.each<[status: number, error: string, finding?: object]>([
   // It does not know the job.
   [404, 'not found'],
 ])('of a service that answers with %i %j the doctor says so', async (status, error, finding) => {
-  const peer = await startPeer({ onRequest: ({ socket }) => socket.end(answer(status, { error })) });
+  const peer = await startPeer({ onRequest: ({ socket }) => socket.end(respond(status, { error })) });
   onTestFinished(() => peer.close());
   const { findings } = await doctor({ AGENT_JOBS_BASE_URL: peer.url }, '--project', 'shop');
   expect(findings).toMatchObject(finding ? [{ subject: 'shop', ...finding }] : []);
@@ -173,7 +173,7 @@ test('idle budgets are listed without being asked', async () => {
   expect(documents.find(({ projectId }) => projectId === 'careful')).toMatchObject({ limit: 100, used: 2 });
 });
 
-test('a data converter that cannot decode an answer is named, and nothing else fails', async () => {
+test('a data converter that cannot decode a result is named, and nothing else fails', async () => {
   const directory = await mkdtemp(join(tmpdir(), 'follow-up-'));
   onTestFinished(() => rm(directory, { recursive: true }));
   const FOLLOW_UP_DATA_CONVERTER = join(directory, 'converter.mjs');
@@ -185,9 +185,9 @@ test('a data converter that cannot decode an answer is named, and nothing else f
     const { findings } = await doctor({ FOLLOW_UP_DATA_CONVERTER });
     return findings.find(({ subject }) => subject === 'project-budget/coded');
   });
-  const message = 'its answer cannot be read: the data converter cannot decode a payload: unknown key id k-17';
+  const message = 'its result cannot be read: the data converter cannot decode a payload: unknown key id k-17';
   expect(found).toMatchObject({ message: expect.stringContaining(message) });
   const list = await runCli(['budget', 'list'], { env: { ...env, FOLLOW_UP_DATA_CONVERTER } });
   expect(list.exitCode).toBe(0);
-  expect(list.stdout).toMatch(/^coded +\? +\? +does not answer: its answer cannot be read: the data converter/m);
+  expect(list.stdout).toMatch(/^coded +\? +\? +does not answer: its result cannot be read: the data converter/m);
 });

@@ -37,7 +37,7 @@ const isBlocked = (followUp: StartedFollowUp) =>
 const isSettled = (budget: BudgetHandle, used: number) =>
   eventually(`${used} sends are settled`, async () => {
     const status = await budget.status();
-    return status?.used === used && status.unsettled === 0;
+    return status?.used === used && status.underWay === 0;
   });
 test.concurrent('a budget moves to the task queue of whoever restores it', async () => {
   const projectId = newProject();

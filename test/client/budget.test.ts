@@ -38,7 +38,7 @@ test.concurrent(
     expect(others).toEqual([]);
     expect(send).toMatchObject({ workflowId: followUp.workflowId, sendNumber: 1, outcome: 'sent' });
     expect(Date.parse(send?.grantedAt ?? '')).toBeLessThanOrEqual(receivedAtMs + 50);
-    expect(Date.parse(send?.settledAt ?? '')).toBeGreaterThanOrEqual(receivedAtMs - 50);
+    expect(Date.parse(send?.outcomeAt ?? '')).toBeGreaterThanOrEqual(receivedAtMs - 50);
 
     await stack.client.workflow.getHandle(workflowId).terminate();
     await sees('its end', ({ state, status }) => state === 'stopped' && status?.used === 1);
@@ -65,7 +65,7 @@ test.concurrent(
   },
 );
 
-test.concurrent('without a worker, an order says so', async () => {
+test.concurrent('without a worker, a command says so', async () => {
   const idle = new FollowUpClient({ client: stack.client, taskQueue: `nobody-${randomUUID()}` });
   const order = idle.budget(newBudget().projectId).setLimit({ limit: 5 });
   await expect(order).rejects.toBeInstanceOf(WorkerUnavailableError);

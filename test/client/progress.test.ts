@@ -1,9 +1,9 @@
 import { type Client } from '@temporalio/client';
 import { defaultPayloadConverter, type Payload, type PayloadCodec } from '@temporalio/common';
 import { describe, expect, test } from 'vitest';
-import { bringUpToDate, joinPlace } from '../../src/client/live-progress.js';
+import { bringUpToDate, withBudget } from '../../src/client/live-progress.js';
 import type { BudgetStatus, BudgetWaiter, FollowUpProgress } from '../../src/contract/index.js';
-import type { Seen } from '../../src/follow-up/judge.js';
+import type { Observation } from '../../src/follow-up/judge.js';
 
 const NOW_MS = Date.parse('2026-11-22T12:00:00Z');
 const at = (ms: number) => new Date(NOW_MS + ms).toISOString();
@@ -18,12 +18,12 @@ const waiter: BudgetWaiter = { ...first, expectedAt: at(60_000) };
 function joined(
   place: BudgetWaiter | undefined,
   more: Partial<BudgetStatus> = {},
-  progress: Parameters<typeof joinPlace>[2] = told,
+  progress: Parameters<typeof withBudget>[2] = told,
 ) {
-  const counts = { limit: 100, windowMs: 3_600_000, reserve: 0, used: 100, unsettled: 0, waitingTotal: 1 };
+  const counts = { limit: 100, windowMs: 3_600_000, reserve: 0, used: 100, underWay: 0, waitingTotal: 1 };
   const waiting = { waiting: place ? [place] : [], waitingInBatchLane: 0, waitingForJob: 0, lastSends: [] };
   const status: BudgetStatus = { projectId: 'p', ...counts, ...waiting, remembersSince: at(-3_600_000), ...more };
-  return joinPlace(status, workflowId, progress);
+  return withBudget(status, workflowId, progress);
 }
 
 const pause = { until: at(9_000), note: 'why' };
@@ -40,8 +40,8 @@ const byService = { by: 'service', ...pause };
 test.each<[what: string, shown: object, expected: object]>([
   ['shows its current place', joined(waiter), current],
   ['has no expected time if the budget gives none', joined(first), { ...facts, ...slot, position: 2 }],
-  ['keeps what it was told while the budget is silent', joinPlace(undefined, workflowId, told), outdated],
-  ['keeps what it was told if the budget does not know it', joined(undefined), outdated],
+  ['keeps what it last received while the budget is silent', withBudget(undefined, workflowId, told), outdated],
+  ['keeps what it last received if the budget does not know it', joined(undefined), outdated],
   [
     'is blocked if its message alone is refused',
     joined({ ...first, refusal }),
@@ -49,7 +49,7 @@ test.each<[what: string, shown: object, expected: object]>([
   ],
   [
     'is blocked if its budget is stopped',
-    joinPlace('stopped', workflowId, told),
+    withBudget('stopped', workflowId, told),
     { ...facts, state: 'blocked', waitReason: 'budget-stopped' },
   ],
   [
@@ -99,8 +99,8 @@ describe('a follow-up that watches its job', () => {
   const [SCHEDULED, STARTED] = [1, 2];
   const job = { status: 'active', prLink: 'https://git.example/pull/1' };
   const nextPollAt = at(20_000);
-  const seen: Seen = { polls: 3, nextPollAt, job, observedActive: true, intervalMs: 5_000 };
-  const watching = (more: Partial<Seen> = {}, heartbeat = encoded({ ...seen, ...more })) => ({
+  const observation: Observation = { polls: 3, nextPollAt, job, observedActive: true, intervalMs: 5_000 };
+  const watching = (more: Partial<Observation> = {}, heartbeat = encoded({ ...observation, ...more })) => ({
     ...{ activityType: { name: 'watchJob' }, state: STARTED, lastHeartbeatTime: instant(-2_000) },
     heartbeatDetails: { payloads: [heartbeat] },
   });
@@ -124,7 +124,7 @@ describe('a follow-up that watches its job', () => {
     [
       'ignores a heartbeat that it cannot read',
       polling,
-      watching({}, defaultPayloadConverter.toPayload(seen)),
+      watching({}, defaultPayloadConverter.toPayload(observation)),
       polling,
     ],
   ])('%s', async (_what, progress, activity, expected) => {

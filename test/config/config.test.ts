@@ -118,7 +118,7 @@ describe('the worker configuration', () => {
     ['can turn the status server off', { FOLLOW_UP_STATUS_ADDRESS: 'off' }, { status: undefined }],
     ['accepts IPv6 and port 0', { FOLLOW_UP_STATUS_ADDRESS: '[::1]:0' }, { status: { host: '::1', port: 0 } }],
     [
-      'warns where it does not check certificates',
+      'warns if it does not check certificates',
       { NODE_TLS_REJECT_UNAUTHORIZED: '0' },
       { warnings: [expect.stringMatching(/^NODE_TLS_REJECT_UNAUTHORIZED=0: certificates are not checked/)] },
     ],
@@ -300,7 +300,7 @@ api_key = "${SECRET}"
     expect(loadTemporalConfig({ TEMPORAL_API_KEY: SECRET }).readKeyFile).toBeUndefined();
   });
 
-  test('does not need the default configuration file, readable or not, where the address is set', () => {
+  test('does not need the default configuration file, readable or not, if the address is set', () => {
     // The file is a directory, which nobody can read, whoever runs the test.
     const home = mkdtempSync(join(tmpdir(), 'config-home-'));
     mkdirSync(join(home, 'temporalio', 'temporal.toml'), { recursive: true });

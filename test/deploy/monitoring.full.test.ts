@@ -54,7 +54,7 @@ describeWith(await findMissing(['promtool']))('promtool', () => {
   });
 });
 
-test("Grafana's own schema accepts the dashboard, and no unknown words", () => {
+test("Grafana's own schema accepts the dashboard, and no unknown fields", () => {
   /** The compiler's errors for a dashboard as a value of Grafana's published type. */
   const errorsOf = (json: string) =>
     compilerErrors(

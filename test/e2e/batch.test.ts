@@ -132,7 +132,7 @@ describe.concurrent('a batch', () => {
     await project.budget.setLimit({ limit: 3, reserve: 1 });
     const batch = await start({ items: items(4) });
     await project.waiting(2);
-    await eventually('all sends are settled', async () => (await project.status()).unsettled === 0);
+    await eventually('all sends are settled', async () => (await project.status()).underWay === 0);
     expect(await project.status()).toMatchObject({ used: 2, waitingInBatchLane: 2 });
     const urgent = await project.start('urgent');
     await project.deliveries(3);

@@ -101,7 +101,7 @@ test('who has the keys reads a result, a status, a list and a failure, and no se
   expect((await cli('list', '--project', 'encrypted', '--json')).stdout).toContain('job-1');
 });
 
-test('a webhook tells the end without the link, and doctor why one was not delivered', async () => {
+test('a webhook reports the end without the link, and doctor why one was not delivered', async () => {
   const { workflowId } = await stack.followUps.start({ ...makeInput('encrypted', 'told'), notify: ['ci', 'gone'] });
   const told = await eventually('it is told', () => receiver.received.find(({ path }) => path === '/ci'));
   expect(told.body.data).toEqual({

@@ -14,8 +14,8 @@ test('the metrics match the budget after sends, in a pause and after a 429', asy
   const isPaused = (reason: string) => metric('paused', { reason });
   await Promise.all((await project.startMany(2)).map((followUp) => followUp.result()));
   await eventually(
-    'both are settled',
-    async () => (await metric('grants_total')) === 2 && !(await metric('unsettled')),
+    'both have an outcome',
+    async () => (await metric('grants_total')) === 2 && !(await metric('under_way')),
   );
   const now = { limit: 4, window_seconds: 3_600, used: 2, waiting: 0, limited_total: 0, paused: 0 };
   for (const [name, value] of Object.entries(now)) expect(await metric(name), name).toBe(value);

@@ -15,7 +15,7 @@ beforeAll(async () => {
       staleWindowMs: STALE_MS,
       turn: { minMs: TURN_MS, maxMs: TURN_MS },
       // The answer to a message says "active", which reads show only a second later.
-      statusInPostAnswer: true,
+      statusInPostResponse: true,
     },
   });
 });

@@ -68,8 +68,8 @@ test.concurrent(
     });
     expect(Date.parse(progress.jobSeenAt ?? '')).toBeGreaterThan(Date.parse(before.jobSeenAt ?? ''));
     const watch = (await workflow.describe()).raw.pendingActivities?.[0];
-    const seen: unknown = JSON.parse(Buffer.from(watch?.heartbeatDetails?.payloads?.[0]?.data ?? []).toString());
-    expect(seen).toMatchObject({ observedActive: true, job: { status: 'active' } });
+    const observation: unknown = JSON.parse(Buffer.from(watch?.heartbeatDetails?.payloads?.[0]?.data ?? []).toString());
+    expect(observation).toMatchObject({ observedActive: true, job: { status: 'active' } });
     expect(await eventCount()).toBe(events);
     await followUp.cancel();
   },

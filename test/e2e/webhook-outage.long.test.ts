@@ -64,7 +64,7 @@ describeWith(missing)('a receiver of webhooks', () => {
     const failure = await ended;
     expect(failure).toMatchObject({ type: 'WebhookNotDelivered', message: 'never answers HTTP 503' });
 
-    const taken = received.filter(({ answer }) => answer === 204);
+    const taken = received.filter(({ response }) => response === 204);
     expect(taken.map(({ body }) => 'jobId' in body.data && body.data.jobId).sort()).toEqual(jobIds);
     expect(new Set(taken.map((attempt) => attempt.id)).size).toBe(3);
     for (const { ms } of await Promise.all(webhooks.map(lifeMs))) {

@@ -16,10 +16,10 @@ import { newWebhookSecret, type ReceivedWebhook, startWebhookReceiver } from '..
 const [secret, nextSecret] = [newWebhookSecret(), newWebhookSecret()];
 
 /** Answers by path; a path with several gives the last one again and again. */
-const answers: Record<string, number[]> = { '/gone': [410], '/moved': [302, 410], '/down': [503, 500, 200] };
+const responses: Record<string, number[]> = { '/gone': [410], '/moved': [302, 410], '/down': [503, 500, 200] };
 const { received, url, close } = await startWebhookReceiver(({ path }) => {
-  const [status = 204, ...rest] = answers[path] ?? [];
-  if (rest.length > 0) answers[path] = rest;
+  const [status = 204, ...rest] = responses[path] ?? [];
+  if (rest.length > 0) responses[path] = rest;
   return status;
 });
 afterAll(close);
@@ -80,7 +80,7 @@ test('the end of a follow-up reaches each target that it names, signed with both
   expect(JSON.stringify(received)).not.toContain('a private message');
 });
 
-test('follow-ups without a result tell why, and whether the message arrived', async () => {
+test('follow-ups without a result report why, and whether the message arrived', async () => {
   const project = tested.newProject();
   project.addJob('gone', { status: 'archived' });
   await project.budget.pause();
@@ -102,7 +102,7 @@ test('follow-ups without a result tell why, and whether the message arrived', as
   });
 });
 
-test('a name that the workers do not know is refused before anything is sent, and the known ones hear of it', async () => {
+test('a name that the workers do not know is refused before anything is sent, and the known ones get it', async () => {
   const project = tested.newProject();
   const followUp = await project.start('job', { notify: ['ci', 'nobody'] });
   await expect(followUp.result()).rejects.toMatchObject({
@@ -117,7 +117,7 @@ test('a name that the workers do not know is refused before anything is sent, an
   expect(project.ledger).toEqual([]);
 });
 
-test('a batch tells that it is held and that it has ended, with counts, and its items tell by their own names', async () => {
+test('a batch reports that it is held and that it has ended, with counts, and its items report to their own targets', async () => {
   const project = tested.newProject();
   const items = makeItems(tested.stack, [project.id], 3, FAST);
   const input = { items, canary: 1, notify: ['ci'], defaults: { notify: ['audit'] } };
@@ -171,7 +171,7 @@ test('Temporal shows why a receiver does not answer, but not where it is', async
   expect(JSON.stringify(failure)).not.toMatch(/127\.0\.0\.1|private-path/);
 });
 
-test('a redirect is not followed, and a receiver that is gone shows in doctor until the webhook is sent again', async () => {
+test('a redirect is not followed, and a receiver that answers 410 shows in doctor until the webhook is sent again', async () => {
   const project = tested.newProject();
   const followUp = await project.start('job', { notify: ['moved', 'gone'] });
   const [told] = await hears('gone', followUp);
@@ -190,7 +190,7 @@ test('a redirect is not followed, and a receiver that is gone shows in doctor un
     [moved]: { kind: 'undelivered', what: 'was not delivered: moved answers HTTP 410' },
   });
   expect(received.map(({ path }) => path)).not.toContain('/elsewhere');
-  answers['/gone'] = answers['/moved'] = [200];
+  responses['/gone'] = responses['/moved'] = [200];
   for (const workflowId of [gone, moved]) await resetWorkflow(tested.stack.client, workflowId, 'first');
   const [, goneAgain] = await hears('gone', followUp, 2);
   const [, , movedAgain] = await hears('moved', followUp, 3);
@@ -198,7 +198,7 @@ test('a redirect is not followed, and a receiver that is gone shows in doctor un
   await expect.poll(troubles).toEqual({});
 });
 
-test('an end that a reset repeats is told once, and nobody else can have a webhook signed', async () => {
+test('an end that a reset repeats is sent once, and nobody else can have a webhook signed', async () => {
   const project = tested.newProject();
   const followUp = await project.start('job', { notify: ['ci'] });
   await followUp.result();

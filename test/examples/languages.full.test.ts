@@ -179,7 +179,7 @@ for (const { name, build } of languages) {
     });
 
     if (name === 'python') {
-      test('hears of the end by a webhook that it asks for, and verifies it with the official library', async () => {
+      test('learns of the end from a webhook that it asks for, and verifies it with the official library', async () => {
         const python = programs[0]?.[0] ?? '';
         await run(python, ['-m', 'pip', 'install', '--quiet', '--no-deps', 'standardwebhooks==1.1.0']);
         stack.simulator.addJob({ projectId, jobId: 'told' });

@@ -44,32 +44,32 @@ function testEnds(cases: Case[]): void {
     if (calls !== undefined) expect(scene.calls.join(', ')).toBe(calls);
     if (details) expect(end).toMatchObject({ details });
     // What it may have asked for is given back.
-    expect(scene.told.filter(({ kind }) => kind === 'end')).toHaveLength(1);
+    expect(scene.reports.filter(({ kind }) => kind === 'end')).toHaveLength(1);
     expect(scene.calls.at(-1)).toBe('end');
   });
 }
 
-test('a follow-up asks, sends, settles, watches the turn and tells its end', async () => {
+test('a follow-up asks, sends, reports the outcome, watches the turn and reports its end', async () => {
   const scene = start();
   expect(await scene.end()).toEqual({
     ...{ projectId: 'p', jobId: 'j', status: 'completed', prLink: 'https://git/2', prLinkChanged: true },
     ...{ delivery: 'sent', observedActive: true, sentAt: iso(START_MS), finishedAt: iso(Date.now()) },
     ...{ polls: 5, job: s.done },
   });
-  expect(scene.calls).toEqual(['ask 1', 'send 1', 'settle 1 sent', 'watch end', 'end']);
+  expect(scene.calls).toEqual(['ask 1', 'send 1', 'report 1 sent', 'watch end', 'end']);
   expect(scene.shown).toEqual(['sending', 'polling', 'completed']);
   const job = { projectId: 'p', jobId: 'j', whenActive: 'wait' };
   const ask = { sendNumber: 1, lane: 'interactive', mayHaveSent: false, startedAtMs: START_MS };
   expect(scene.asked[0]?.order).toMatchObject({ ...job, isInDoubt: false, ask });
   const grant = { runId: 'run', sendNumber: 1, grantedAtMs: START_MS, leaseMs: s.LEASE_MS };
   expect(scene.sent[0]?.order).toEqual({ ...job, prompt: 'go on', baseline: rest, grant });
-  expect(scene.told).toEqual([
-    { kind: 'settle', runId: 'run', sendNumber: 1, outcome: 'sent', atMs: START_MS },
+  expect(scene.reports).toEqual([
+    { kind: 'outcome', runId: 'run', sendNumber: 1, outcome: 'sent', atMs: START_MS },
     { kind: 'end', lastTurn: fingerprint(s.done) },
   ]);
 });
 
-test('where it waited for its grant, the job is read again', async () => {
+test('the job is read again if the follow-up waited for its grant', async () => {
   const scene = start({ asks: [waiting()] });
   await scene.pass(10 * MINUTE);
   scene.flow.receive(granted()());
@@ -78,19 +78,19 @@ test('where it waited for its grant, the job is read again', async () => {
   expect(scene.sent[0]).toMatchObject({ atMs: START_MS + 10 * MINUTE, order: { grant: { sendNumber: 1 } } });
 });
 
-test('time counts from the answer, and the end of the turn before goes to the watch', async () => {
+test('time counts from the response, and the end of the turn before goes to the watch', async () => {
   const lastTurn = fingerprint(s.done);
   const scene = start({ asks: [granted({ lastTurn })], sends: [{ afterMs: 29 * SECOND }] });
   expect(await scene.end()).toMatchObject({ sentAt: iso(START_MS + 29 * SECOND) });
   expect(scene.watched[0]).toMatchObject({ baseline: rest, lastTurn, arrivedByMs: START_MS + 29 * SECOND });
-  expect(scene.told[0]).toMatchObject({ atMs: START_MS + 29 * SECOND });
+  expect(scene.reports[0]).toMatchObject({ atMs: START_MS + 29 * SECOND });
 });
 
 s.testScenes([
   [
     'it waits for its job to rest, if that works on a message that the budget does not know',
     { asks: [s.atWork, granted()], job: (ms) => (ms < HOUR ? working : rest) },
-    'pass 1h-1ms, calls -> ask 1; watch rest, pass 2m, calls 3 -> send 1; settle 1 sent; watch end',
+    'pass 1h-1ms, calls -> ask 1; watch rest, pass 2m, calls 3 -> send 1; report 1 sent; watch end',
   ],
 ]);
 
@@ -163,7 +163,7 @@ describe('a delivery that is unknown', () => {
   const inferred = { delivery: 'inferred', observedActive: true, polls: 8 } as const;
   const settings = { onUnknownDelivery: 'resend' } as const;
   const calls =
-    'ask 1, send 1, settle 1 unknown, watch evidence, next task, ask 2, send 2, settle 2 sent, watch end, end';
+    'ask 1, send 1, report 1 unknown, watch evidence, next task, ask 2, send 2, report 2 sent, watch end, end';
   const resend = { settings, calls };
   const lagging = (ms: number) => (ms < 8 * SECOND ? working : rest);
   const late: s.Script = { asks: [s.grantedAfter({})], sends: [unknown] };
@@ -179,10 +179,10 @@ describe('a delivery that is unknown', () => {
     ['is judged by the job right before it', moved, 'DeliveryUnknown unknown'],
   ]);
 
-  test('stays unknown where the repeated send is refused, and keeps the turn for the first one', async () => {
+  test('stays unknown if the repeated send is refused, and keeps the turn for the first one', async () => {
     const scene = start({ ...lost, sends: [unknown, refused] }, { onUnknownDelivery: 'resend' });
     expect(await scene.end()).toMatchObject({ type: 'MessageRejected', delivered: 'unknown' });
-    expect(scene.told.at(-1)).toEqual({ kind: 'end', turnUntilMs: START_MS + afterMs });
+    expect(scene.reports.at(-1)).toEqual({ kind: 'end', turnUntilMs: START_MS + afterMs });
     expect(scene.flow.progress().earlierSendUnknown).toBe(true);
   });
 
@@ -193,7 +193,7 @@ describe('a delivery that is unknown', () => {
     ['is what an operator says: sent', twice, `${polls}, word sent, ${thenPolls} -> assumed completed, sent -> 1`],
     ['or notSent', twice, `${polls}, word notSent, ${thenPolls} -> sent completed, sent -> 2`],
     [
-      'hears his word once, and for one send',
+      'takes his decision once, and for one send',
       { ...lost, sends: [unknown, unknown] },
       'pass 1s, word notSent, refusal sent -> true, end -> DeliveryUnknown unknown, sent -> 2',
     ],
@@ -205,39 +205,39 @@ describe('a delivery that is unknown', () => {
     ],
   ]);
 
-  test('takes the word of an operator only while it is asked for, and only known words', async () => {
+  test('takes the decision of an operator only while it is due, and only a valid one', async () => {
     const { flow, pass } = start(lost);
-    expect(flow.refusalOfDecision('sent')).toContain('must be reconciling (it is waiting-for-budget)');
+    expect(flow.issueWithDecision('sent')).toContain('must be reconciling (it is waiting-for-budget)');
     await pass(SECOND);
-    expect(flow.refusalOfDecision('sent')).toBeUndefined();
-    expect(flow.refusalOfDecision({ word: 'sent' })).toContain('must be sent or notSent');
+    expect(flow.issueWithDecision('sent')).toBeUndefined();
+    expect(flow.issueWithDecision({ word: 'sent' })).toContain('must be sent or notSent');
   });
 
   test.each([
     ['counts for that send', known({ outcome: 'unknown' }), ['ask 1', 'next task', 'ask 2']],
-    ['says nothing of the next send', granted(), ['ask 1', 'send 1', 'settle 1 unknown', 'watch evidence']],
+    ['says nothing of the next send', granted(), ['ask 1', 'send 1', 'report 1 unknown', 'watch evidence']],
   ])('takes a word that comes just before another run has the turn: it %s', async (_, answer, calls) => {
     const scene = start({ asks: [granted(), answer, s.silent()], sends: [unknown, unknown], job: () => rest });
     const watch = scene.watchJob.bind(scene);
-    scene.watchJob = (order) => {
-      if (scene.watched.length > 0) return watch(order);
-      const { result } = watch({ ...order, runId: 'later' });
+    scene.watchJob = (request) => {
+      if (scene.watched.length > 0) return watch(request);
+      const { result } = watch({ ...request, runId: 'later' });
       return { result: scene.condition(() => false, SECOND).then(() => result), stop: () => undefined };
     };
     await scene.play('pass 500ms, word notSent, pass 1m');
     expect(scene.calls.slice(4)).toEqual(calls);
   });
 
-  test('forgets a word where the job shows evidence in the same task', async () => {
+  test('forgets a decision if the job shows evidence in the same task', async () => {
     // A reset run repeats its predecessor's watch, and asks who has the turn.
     const asks = [replayed, known({ outcome: 'unknown' })];
     const scene = start({ asks, sends: [unknown], job: () => rest, port });
     const watch = scene.watchJob.bind(scene);
-    const seen = { polls: 1, nextPollAt: iso(START_MS), observedActive: true, intervalMs: 1 };
-    scene.watchJob = (order) => {
-      if (scene.watched.length > 0) return watch(order);
-      void watch(order);
-      const end = { kind: 'evidence', job: working, seen } as const;
+    const observation = { polls: 1, nextPollAt: iso(START_MS), observedActive: true, intervalMs: 1 };
+    scene.watchJob = (request) => {
+      if (scene.watched.length > 0) return watch(request);
+      void watch(request);
+      const end = { kind: 'evidence', job: working, observation } as const;
       return { result: scene.condition(() => false, SECOND).then(() => end), stop: () => undefined };
     };
     await scene.play('pass 500ms, word notSent, pass 1m');
@@ -284,7 +284,7 @@ describe('a cancel', () => {
   ])('keeps the turn of a send until %s', async (_, script, afterMs) => {
     const scene = start(script);
     await scene.play('pass 1s, cancel, end');
-    expect(scene.told.at(-1)).toEqual({ kind: 'end', turnUntilMs: START_MS + afterMs });
+    expect(scene.reports.at(-1)).toEqual({ kind: 'end', turnUntilMs: START_MS + afterMs });
   });
 });
 
@@ -295,7 +295,7 @@ describe('signals have no order', () => {
     [
       'a late grant of an earlier send changes nothing',
       { asks: [granted(), waiting()], sends: [notSent, {}] },
-      'pass 2s, grant, grant earlier, pass 1m, calls -> ask 1; send 1; settle 1 notSent; ask 2, grant run 2, pass, sent -> 2',
+      'pass 2s, grant, grant earlier, pass 1m, calls -> ask 1; send 1; report 1 notSent; ask 2, grant run 2, pass, sent -> 2',
     ],
     ['nor does one of a later send', { asks: [waiting(), waiting()] }, 'pass, grant run 2, pass 1m, sent -> 0'],
   ]);
@@ -316,7 +316,7 @@ describe('nothing is repeated for ever at the same pace', () => {
     ...(
       [
         ['whose slot is overdue', { expectedAtMs: START_MS + 20 * MINUTE }, 23],
-        ['that is told that the budget counts', { reason: 'counting' }, 3],
+        ['that learns that the budget counts', { reason: 'counting' }, 3],
         ['whose slot is far', { expectedAtMs: START_MS + 7 * HOUR }, 360],
         ['that waits for its job', { reason: 'job-busy' }, 360],
       ] as const
@@ -332,9 +332,9 @@ describe('nothing is repeated for ever at the same pace', () => {
     await scene.pass(HOUR);
     const [, second, third, ...others] = scene.watched;
     expect(others).toEqual([]);
-    expect(second).toMatchObject({ trouble: 'limited', seen: { observedActive: true } });
+    expect(second).toMatchObject({ trouble: 'limited', observation: { observedActive: true } });
     expect(third).toMatchObject({ trouble: null });
-    expect(third!.seen!.polls).toBeGreaterThan(second!.seen!.polls);
+    expect(third!.observation!.polls).toBeGreaterThan(second!.observation!.polls);
     const gaps = scene.polledAtMs.slice(1).map((atMs, index) => atMs - scene.polledAtMs[index]!);
     expect(gaps.slice(8).every((gap) => gap === MINUTE)).toBe(true);
   });
@@ -388,14 +388,14 @@ describe('nothing is repeated for ever at the same pace', () => {
     const unread = { ...notSent, refusal: 'credentials', retryAfterMs: 5_000 } as const;
     const scene = start({ sends: [limited, unread] });
     await scene.pass();
-    expect(scene.told).toMatchObject([
-      { kind: 'settle', sendNumber: 1, outcome: 'limited', retryAfterMs: 9_000 },
-      { kind: 'settle', sendNumber: 2, outcome: 'notSent', refusal: 'credentials', retryAfterMs: 5_000 },
+    expect(scene.reports).toMatchObject([
+      { kind: 'outcome', sendNumber: 1, outcome: 'limited', retryAfterMs: 9_000 },
+      { kind: 'outcome', sendNumber: 2, outcome: 'notSent', refusal: 'credentials', retryAfterMs: 5_000 },
     ]);
   });
 
   test('a read that is refused before the ask is its last error, and the job is read again before the send', async () => {
-    const scene = start({ asks: [(order) => ({ kind: 'asked', refusal: 'HTTP 401', answer: granted()(order) })] });
+    const scene = start({ asks: [(request) => ({ kind: 'asked', refusal: 'HTTP 401', reply: granted()(request) })] });
     await scene.pass();
     expect(scene.sent[0]?.order).not.toHaveProperty('baseline');
     expect(scene.flow.progress().lastError).toMatchObject({ message: 'HTTP 401' });
@@ -428,7 +428,7 @@ describe('pollNow', () => {
 
   test.each([
     ['a turn', (ms: number) => (ms < MINUTE ? working : rest), 'completed'],
-    ['a job that is gone', () => s.notFound, 'job-failed'],
+    ['a job that no longer exists', () => s.notFound, 'job-failed'],
   ])('again and again does not keep %s from its end', async (_what, job, state) => {
     for (const seconds of [5, 20, 31]) {
       const scene = start({ job });
@@ -439,7 +439,7 @@ describe('pollNow', () => {
   });
 });
 
-describe('before it says that nothing was delivered, a follow-up without an answer to an ask', () => {
+describe('before it says that nothing was delivered, a follow-up without a reply to an ask', () => {
   test.each([
     ['yes', 'has delivered it', 'yes'],
     ['unknown', 'may have delivered it', 'unknown'],
@@ -499,13 +499,13 @@ describe('a run that replaces another one', () => {
     port,
   };
   const asksAgain = { calls: 'ask 1, send 1, ask 1, next task, end' };
-  const sendsOwn = { calls: 'ask 1, send 1, ask 1, send 1, settle 1 sent, watch end, end' };
-  const sendsNext = { calls: 'ask 1, ask 5, send 5, settle 5 sent, watch end, end' };
-  const afterWatch = { calls: 'ask 1, send 1, settle 1 sent, watch end, ask 1, next task, end' };
-  const afterEvidence = { calls: 'ask 1, send 1, settle 1 unknown, watch evidence, ask 1, next task, end' };
+  const sendsOwn = { calls: 'ask 1, send 1, ask 1, send 1, report 1 sent, watch end, end' };
+  const sendsNext = { calls: 'ask 1, ask 5, send 5, report 5 sent, watch end, end' };
+  const afterWatch = { calls: 'ask 1, send 1, report 1 sent, watch end, ask 1, next task, end' };
+  const afterEvidence = { calls: 'ask 1, send 1, report 1 unknown, watch evidence, ask 1, next task, end' };
   testEnds([
-    ['is in doubt where the job is archived', { asks: [archived], port }, 'JobArchived unknown'],
-    ['is in doubt where there is no job', { asks: [s.notFound], job: () => s.notFound, port }, 'JobNotFound unknown'],
+    ['is in doubt if the job is archived', { asks: [archived], port }, 'JobArchived unknown'],
+    ['is in doubt if there is no job', { asks: [s.notFound], job: () => s.notFound, port }, 'JobNotFound unknown'],
     ['is in doubt without patience', { asks: [s.silent()], port }, 'BudgetWaitTimeout unknown'],
     ['was never granted if it gets a place', { asks: [waiting(), archived], port }, 'JobArchived no'],
     ['or if it gets none', { asks: [s.full(), archived], port }, 'JobArchived no'],
@@ -517,36 +517,36 @@ describe('a run that replaces another one', () => {
     ['sends anew what was not delivered', { asks: [undelivered, granted()], port }, { delivery: 'sent' }, sendsNext],
     ['says no after a refusal', { asks: [refusal()], port }, 'MessageRejected no'],
     [
-      'says unknown where the budget forgot what came before',
+      'says unknown if the budget forgot what came before',
       { asks: [refusal({ remembersAll: false })], port },
       doubtful,
     ],
-    ['is closed where another has the turn', notLatest('sent'), 'Closed yes', { calls: 'ask 1, next task, end' }],
-    ['says no where that send was refused', notLatest('rejected'), 'Closed no'],
-    ['says unknown where nobody knows', notLatest(null), 'Closed unknown'],
-    ['sends nothing again where the budget forgot', { asks: [forgotten], port }, 'Closed unknown'],
-    ['or where it was another message', { asks: [refusal({ isSameMessage: false })], port }, doubtful],
-    ['or where that is another run’s answer', { asks: [refusal({ runId: 'earlier' })], port }, doubtful],
-    ['says unknown where only the last of two sends was refused', { asks: [refusal({ sendNumber: 2 })] }, doubtful],
-    ['or where another has the turn since', { asks: [refusal({ sendNumber: 2, isLatest: false })] }, 'Closed unknown'],
+    ['is closed if another has the turn', notLatest('sent'), 'Closed yes', { calls: 'ask 1, next task, end' }],
+    ['says no if that send was refused', notLatest('rejected'), 'Closed no'],
+    ['says unknown if nobody knows', notLatest(null), 'Closed unknown'],
+    ['sends nothing again if the budget forgot', { asks: [forgotten], port }, 'Closed unknown'],
+    ['or if it was another message', { asks: [refusal({ isSameMessage: false })], port }, doubtful],
+    ['or if that is another run’s reply', { asks: [refusal({ runId: 'earlier' })], port }, doubtful],
+    ['says unknown if only the last of two sends was refused', { asks: [refusal({ sendNumber: 2 })] }, doubtful],
+    ['or if another has the turn since', { asks: [refusal({ sendNumber: 2, isLatest: false })] }, 'Closed unknown'],
     ['asks for its predecessor’s send, however late', late, { delivery: 'sent' }, impatient],
     ['or for one that is unknown', lateUnknown, 'DeliveryUnknown unknown', impatient],
     ['asks before it watches another’s turn', otherRun, 'Closed yes', afterWatch],
     ['or its evidence', { ...otherRun, sends: [unknown] }, 'Closed yes', afterEvidence],
   ]);
 
-  test('says unknown where it is cancelled before it sends again what may have arrived before', async () => {
+  test('says unknown if it is cancelled before it sends again what may have arrived before', async () => {
     const scene = start({ asks: [known({ outcome: 'notSent', sendNumber: 2 }), waiting({ sendNumber: 3 })] });
     await scene.play('pass 5s, cancel');
     const message = expect.stringContaining('an earlier send of it may have been delivered') as string;
     expect(await scene.end()).toMatchObject({ type: 'Cancelled', delivered: 'unknown', message });
   });
 
-  test('asks as one that may have sent, and settles in the name of the run that had the grant', async () => {
+  test('asks as one that may have sent, and reports the outcome for the run that had the grant', async () => {
     const scene = start({ asks: [replayed, known()], port });
     await scene.end();
     expect(scene.asked[0]?.order).toMatchObject({ isInDoubt: true, ask: { mayHaveSent: true } });
-    expect(scene.told[0]).toMatchObject({ kind: 'settle', runId: 'earlier' });
+    expect(scene.reports[0]).toMatchObject({ kind: 'outcome', runId: 'earlier' });
   });
 
   s.testScenes([
@@ -563,7 +563,7 @@ test.each([
   ['given a place', waiting(), 'no'],
   ['given a place as another run', waiting({ runId: 'earlier' }), 'unknown'],
 ] as const)('in doubt, a follow-up to an archived job that is %s ends', async (_, answer, delivered) => {
-  const scene = start({ asks: [(order) => ({ ...archived, answer: answer(order) })], port });
+  const scene = start({ asks: [(request) => ({ ...archived, reply: answer(request) })], port });
   expect(await scene.end()).toMatchObject({ type: 'JobArchived', delivered });
   expect(scene.calls).toEqual(['ask 1', 'next task', 'end']);
   expect(scene.flow.progress().job).toEqual(archived.job);
@@ -575,7 +575,7 @@ describe('a grant that comes while the job works on another message', () => {
     [
       'ends the watch, and the send reads the job',
       { asks: [waiting(), s.atWork, granted()], job, sends: [notSent, {}] },
-      'pass 6h+1s, grant, pass, calls -> ask 1; ask 1; watch rest; send 1; settle 1 notSent, pass 5s, calls 4 -> ask 2; send 2; settle 2 sent; watch end',
+      'pass 6h+1s, grant, pass, calls -> ask 1; ask 1; watch rest; send 1; report 1 notSent, pass 5s, calls 4 -> ask 2; send 2; report 2 sent; watch end',
     ],
     [
       'is never used twice, also if it comes again',
@@ -586,7 +586,7 @@ describe('a grant that comes while the job works on another message', () => {
 
   test('is taken while the ask is still under way, and the job is read again', async () => {
     const scene = start({ asks: [s.silent()] });
-    await scene.play('grant, pass, calls -> ask 1; send 1; settle 1 sent; watch end');
+    await scene.play('grant, pass, calls -> ask 1; send 1; report 1 sent; watch end');
     expect(scene.sent[0]?.order.baseline).toBeUndefined();
   });
 
@@ -597,20 +597,20 @@ describe('a grant that comes while the job works on another message', () => {
     ['is not found', s.notFound],
     ['cannot be read', { kind: 'failed', message: 'HTTP 500' }],
     ['must not be read', { kind: 'failed', message: 'HTTP 401', refused: { refusal: 'credentials', statusCode: 401 } }],
-  ])('after a refused read is given back without another order to send where the job %s', async (_, read) => {
+  ])('after a refused read is given back without another send if the job %s', async (_, read) => {
     const scene = start({ asks: [waiting(), waiting(), s.silent()], sends: [unread], read });
     await scene.play(
-      'pass 1m, grant, pass 10s, grant run 2, pass, calls 4 -> ask 2; read; next task; settle 2 notSent',
+      'pass 1m, grant, pass 10s, grant run 2, pass, calls 4 -> ask 2; read; next task; report 2 notSent',
     );
     const { refused } = read as { refused?: object };
-    expect(scene.told.at(-1)).toMatchObject({ kind: 'settle', sendNumber: 2, outcome: 'notSent', ...refused });
+    expect(scene.reports.at(-1)).toMatchObject({ kind: 'outcome', sendNumber: 2, outcome: 'notSent', ...refused });
     expect(scene.sent).toHaveLength(1);
   });
 
   test.each(['wait', 'send'] as const)('after a refused read is used if the job takes it (%s)', async (whenActive) => {
     const read = whenActive === 'wait' ? rest : working;
     const scene = start({ asks: [waiting(), waiting()], sends: [unread, {}], read }, { whenActive });
-    await scene.play('pass 1m, grant, pass 10s, grant run 2, pass, calls 4 -> read; send 2; settle 2 sent; watch end');
+    await scene.play('pass 1m, grant, pass 10s, grant run 2, pass, calls 4 -> read; send 2; report 2 sent; watch end');
     expect(scene.sent[1]?.order).toMatchObject({ baseline: read });
   });
 });

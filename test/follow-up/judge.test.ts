@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { iso } from '../../src/common/index.js';
 import type { AgentJob } from '../../src/contract/index.js';
-import { firstSeen, judge, type Read, type WatchOrder } from '../../src/follow-up/judge.js';
+import { firstObservation, judge, type Read, type WatchRequest } from '../../src/follow-up/judge.js';
 import { fingerprint } from '../../src/protocol/index.js';
 import { asRead, DAY, done, failed, HOUR, notFound, rest, watchSettings, working } from './support.js';
 
@@ -21,30 +21,30 @@ const shown: Record<string, AgentJob | Read> = {
 };
 
 /** `looks`: seconds after the message arrived, and what the service shows then. The last one decides. */
-type Case = [title: string, order: Partial<WatchOrder>, looks: string, end: string];
+type Case = [title: string, order: Partial<WatchRequest>, looks: string, end: string];
 
-function orderOf(more: Partial<WatchOrder>): WatchOrder {
+function requestOf(more: Partial<WatchRequest>): WatchRequest {
   const common = { ...watchSettings, until: 'end', deadlineMs: DAY, trouble: null } as const;
   return { ...common, baseline: rest, baselineAtMs: 0, arrivedByMs: 0, runId: 'run', ...more };
 }
 
 /** Judges looks up to the first that ends the watch. */
-function watch(more: Partial<WatchOrder>, looks: string) {
-  const order = orderOf(more);
-  const seen = structuredClone(order.seen ?? firstSeen(order, 0));
+function watch(more: Partial<WatchRequest>, looks: string) {
+  const request = requestOf(more);
+  const observation = structuredClone(request.observation ?? firstObservation(request, 0));
   const left = looks.split(', ').map((look) => look.split(' '));
   for (let look = left.shift(); look; look = left.shift()) {
     const [seconds, name] = look;
     const read = asRead(shown[name!]!);
-    const end = judge(order, seen, read, Number(seconds) * 1_000);
-    if (end) return { ...end, seen, read, left };
+    const end = judge(request, observation, read, Number(seconds) * 1_000);
+    if (end) return { ...end, observation, read, left };
   }
-  return { kind: 'goes on', seen, left };
+  return { kind: 'goes on', observation, left };
 }
 
 function testCases(cases: Case[]): void {
-  test.each(cases)('%s', (_, order, looks, kind) => {
-    const end = watch(order, looks);
+  test.each(cases)('%s', (_, request, looks, kind) => {
+    const end = watch(request, looks);
     expect(end).toMatchObject({ kind, left: [] });
     if ('job' in end) expect(end.read).toMatchObject({ job: end.job });
   });
@@ -81,7 +81,7 @@ describe('a watch for evidence', () => {
 
 describe('a watch until the turn ends', () => {
   const before = { baseline: broken };
-  const wasAtWork = { ...firstSeen(orderOf({}), 0), observedActive: true };
+  const wasAtWork = { ...firstObservation(requestOf({}), 0), observedActive: true };
   const lastTurn = fingerprint(broken);
   testCases([
     ['believes no end in the first ten seconds', {}, '3 done, 7 done, 9.9 done', 'goes on'],
@@ -95,7 +95,7 @@ describe('a watch until the turn ends', () => {
     ['believes an old end ten seconds after the job was at work', before, '10 working, 12 broken, 20 broken', 'ended'],
     ['not sooner: a replica may lag', before, '10 working, 15 broken, 16 working, 25.9 broken', 'goes on'],
     ['not if a replica that lags showed it so', before, '9.9 working, 119 broken, 120 broken', 'ended'],
-    ['or that the answer to the message showed so', { ...before, seen: wasAtWork }, '12 broken', 'ended'],
+    ['or that the answer to the message showed so', { ...before, observation: wasAtWork }, '12 broken', 'ended'],
     ['not before it may have arrived', { ...before, arrivedByMs: 60_000 }, '10 working, 69 broken', 'goes on'],
     ['only time counts after a job at work', { baseline: working }, '11 working, 119 done, 120 done', 'goes on'],
     ['that is not between two turns', { baseline: working }, '120 done, 125 working, 130 third, 140 third', 'ended'],
@@ -111,9 +111,9 @@ describe('a pull request that appears ten seconds after completed', () => {
   testCases([
     ['is taken', {}, '11 working, 30 rest, 40 done', 'ended'],
     ['is waited for as long as the grace lasts', {}, '11 working, 30 rest, 59 rest, 60 rest', 'ended'],
-    ['is waited for where there is no link', { baseline }, '11 working, 30 noLink, 59 noLink', 'goes on'],
-    ['is waited for where the link of the turn before comes late', ofTurnBefore, '11 working, 30 rest', 'goes on'],
-    ['is waited for where nobody knows the link before', { baseline: {} }, '120 rest, 149 rest', 'goes on'],
+    ['is waited for if there is no link', { baseline }, '11 working, 30 noLink, 59 noLink', 'goes on'],
+    ['is waited for if the link of the turn before comes late', ofTurnBefore, '11 working, 30 rest', 'goes on'],
+    ['is waited for if nobody knows the link before', { baseline: {} }, '120 rest, 149 rest', 'goes on'],
     ['is not waited for if the job failed', {}, '11 working, 30 broken', 'ended'],
     ['is not waited for if the job was archived', {}, '11 working, 30 archived', 'ended'],
     ['is waited for anew after more work', {}, '11 working, 30 rest, 50 working, 61 rest, 90 rest, 91 rest', 'ended'],
@@ -123,11 +123,11 @@ describe('a pull request that appears ten seconds after completed', () => {
 
 describe('a job that is not found', () => {
   testCases([
-    ['is not gone after three 404 within seconds', {}, '1 notFound, 2 notFound, 30.9 notFound', 'goes on'],
-    ['is not gone after two', {}, '1 notFound, 60 notFound', 'goes on'],
-    ['is gone after three in 30 seconds', {}, '1 notFound, 2 notFound, 31 notFound', 'gone'],
-    ['is not gone if it is read between', {}, '1 notFound, 20 working, 31 notFound, 49 notFound', 'goes on'],
-    ['is not gone if other reads fail between', {}, '1 notFound, 20 fails, 31 notFound, 49 notFound', 'goes on'],
+    ['is not given up after three 404 within seconds', {}, '1 notFound, 2 notFound, 30.9 notFound', 'goes on'],
+    ['is not given up after two', {}, '1 notFound, 60 notFound', 'goes on'],
+    ['is given up after three in 30 seconds', {}, '1 notFound, 2 notFound, 31 notFound', 'notFound'],
+    ['is not given up if it is read between', {}, '1 notFound, 20 working, 31 notFound, 49 notFound', 'goes on'],
+    ['is not given up if other reads fail between', {}, '1 notFound, 20 fails, 31 notFound, 49 notFound', 'goes on'],
   ]);
 });
 
@@ -146,15 +146,15 @@ describe('trouble', () => {
 
   test('names the last reason, and that it is over', () => {
     const began = watch({}, '1 limited, 16 limited, 31 fails');
-    expect(began).toMatchObject({ trouble: 'service', seen: { lastError: 'HTTP error: service' } });
-    const over = watch({ trouble: 'service', seen: began.seen }, '60 working');
+    expect(began).toMatchObject({ trouble: 'service', observation: { lastError: 'HTTP error: service' } });
+    const over = watch({ trouble: 'service', observation: began.observation }, '60 working');
     expect(over).toMatchObject({ trouble: null });
-    expect(over.seen).not.toHaveProperty('lastError');
+    expect(over.observation).not.toHaveProperty('lastError');
   });
 });
 
-test('the first look is after the first interval where a turn must begin, and never after the deadline', () => {
-  const firstAt = (more: Partial<WatchOrder>) => firstSeen(orderOf(more), HOUR).nextPollAt;
+test('the first look is after the first interval if a turn must begin, and never after the deadline', () => {
+  const firstAt = (more: Partial<WatchRequest>) => firstObservation(requestOf(more), HOUR).nextPollAt;
   expect(firstAt({})).toBe(iso(HOUR + 5_000));
   expect(firstAt({ deadlineMs: HOUR + 1_000 })).toBe(iso(HOUR + 1_000));
   expect([firstAt({ until: 'rest' }), firstAt({ until: 'evidence' })]).toEqual([iso(HOUR), iso(HOUR)]);
@@ -163,10 +163,10 @@ test('the first look is after the first interval where a turn must begin, and ne
 test.each(['end', 'rest', 'evidence'] as const)('a watch for the %s keeps only the fields that are known', (until) => {
   const source = { repository: 'r', ref: 'main' };
   const large = { ...done, id: 'j', model: 'm', source: { ...source, tree: 'x' }, transcript: 'x'.repeat(50_000) };
-  const seen = firstSeen(orderOf({ until }), 0);
-  const end = judge(orderOf({ until }), seen, asRead(large), 20_000);
-  expect(seen.job).toEqual({ ...done, id: 'j', model: 'm', source });
+  const observation = firstObservation(requestOf({ until }), 0);
+  const end = judge(requestOf({ until }), observation, asRead(large), 20_000);
+  expect(observation.job).toEqual({ ...done, id: 'j', model: 'm', source });
   // The result of a follow-up has them all.
-  expect(end).toMatchObject({ job: until === 'end' ? large : seen.job });
+  expect(end).toMatchObject({ job: until === 'end' ? large : observation.job });
   expect('transcript' in (end as { job: object }).job).toBe(until === 'end');
 });

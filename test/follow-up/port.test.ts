@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest';
 import { iso } from '../../src/common/index.js';
 import { readWatchResult } from '../../src/follow-up/judge.js';
-import { readSendResult, readSlotAnswer, type SendOrder } from '../../src/follow-up/port.js';
+import { readSendResult, readSlotResult, type SendRequest } from '../../src/follow-up/port.js';
 import { granted, rest, START_MS } from './support.js';
 
-const seen = {
+const observation = {
   polls: 1,
   nextPollAt: iso(START_MS),
   observedActive: true,
@@ -12,33 +12,33 @@ const seen = {
   job: rest,
   lastError: '5',
 };
-const asked = { kind: 'asked', baseline: rest, answer: granted()() } as const;
+const asked = { kind: 'asked', baseline: rest, reply: granted()() } as const;
 
 test('what activities report is taken as it is', () => {
-  const ended = { kind: 'ended', job: { ...rest, status: 'completed', turn: 2 }, seen };
-  for (const result of [ended, { kind: 'trouble', trouble: null, seen }, { kind: 'deadline', seen }]) {
+  const ended = { kind: 'ended', job: { ...rest, status: 'completed', turn: 2 }, observation };
+  for (const result of [ended, { kind: 'trouble', trouble: null, observation }, { kind: 'deadline', observation }]) {
     expect(readWatchResult(result)).toBe(result);
   }
-  expect(readSlotAnswer(asked)).toBe(asked);
+  expect(readSlotResult(asked)).toBe(asked);
 });
 
 test.each([
   [readWatchResult, null],
-  [readWatchResult, { kind: 'ended', seen }],
-  [readWatchResult, { kind: 'ended', job: { ...rest, status: 'active' }, seen }],
-  [readWatchResult, { kind: 'trouble', trouble: {}, seen }],
-  [readWatchResult, { kind: 'deadline', seen: { ...seen, nextPollAt: 'soon' } }],
-  [readSlotAnswer, {}],
-  [readSlotAnswer, { ...asked, answer: { kind: 'granted' } }],
-  [readSlotAnswer, { ...asked, answer: { ...granted()(), grantedAtMs: 'now' } }],
-  [readSlotAnswer, { ...asked, baseline: { status: 5 } }],
-  [readSlotAnswer, { kind: 'notFound' }],
+  [readWatchResult, { kind: 'ended', observation }],
+  [readWatchResult, { kind: 'ended', job: { ...rest, status: 'active' }, observation }],
+  [readWatchResult, { kind: 'trouble', trouble: {}, observation }],
+  [readWatchResult, { kind: 'deadline', observation: { ...observation, nextPollAt: 'soon' } }],
+  [readSlotResult, {}],
+  [readSlotResult, { ...asked, reply: { kind: 'granted' } }],
+  [readSlotResult, { ...asked, reply: { ...granted()(), grantedAtMs: 'now' } }],
+  [readSlotResult, { ...asked, baseline: { status: 5 } }],
+  [readSlotResult, { kind: 'notFound' }],
 ])('%o takes %j for nothing: it was typed by hand', (read, result) => {
   expect(read(result)).toBeUndefined();
 });
 
 test('a send that does not name its grant says nothing', () => {
-  const order = { grant: { runId: 'run', sendNumber: 2 } } as SendOrder;
+  const order = { grant: { runId: 'run', sendNumber: 2 } } as SendRequest;
   const own = { grant: 'run/2', outcome: 'notSent' };
   expect(readSendResult(own, order)).toBe(own);
   for (const result of [null, {}, { outcome: 'notSent' }, { ...own, grant: 'run/1' }, { ...own, outcome: 'fine' }]) {

@@ -8,20 +8,20 @@ import type {
   FollowUpSettings as Settings,
 } from '../../src/contract/index.js';
 import { Failed, FollowUp } from '../../src/follow-up/flow.js';
-import { firstSeen, judge, type Read, type WatchOrder, type WatchResult } from '../../src/follow-up/judge.js';
+import { firstObservation, judge, type Read, type WatchRequest, type WatchResult } from '../../src/follow-up/judge.js';
 import {
   type FollowUpPort,
   grantName,
-  type JobRead,
-  type NewEvent,
-  type SendOrder,
+  type NewReport,
+  type ReadResult,
+  type SendRequest,
   type SendResult,
-  type SlotAnswer,
-  type SlotOrder,
+  type SlotRequest,
+  type SlotResult,
   type Stoppable,
   type Trouble,
 } from '../../src/follow-up/port.js';
-import type { Answer, Full, Granted, Known, Waiting } from '../../src/protocol/index.js';
+import type { AskReply, EarlierSend, Full, Granted, Waiting } from '../../src/protocol/index.js';
 import { msOf } from '../budget/support.js';
 
 export const START_MS = Date.UTC(2026, 0, 5, 12);
@@ -64,47 +64,54 @@ export const OVER_MS = 180_000;
 
 /** Answers of a budget, to an ask or as a signal. */
 const answers =
-  <A extends Answer>(usual: () => Omit<A, 'runId' | 'sendNumber'>) =>
+  <A extends AskReply>(usual: () => Omit<A, 'runId' | 'sendNumber'>) =>
   (more: Partial<A> = {}) =>
-  (order?: SlotOrder) =>
-    ({ runId: 'run', sendNumber: order?.ask.sendNumber ?? 1, ...usual(), ...more }) as A;
+  (request?: SlotRequest) =>
+    ({ runId: 'run', sendNumber: request?.ask.sendNumber ?? 1, ...usual(), ...more }) as A;
 export const granted = answers<Granted>(() => {
   return { kind: 'granted', grantedAtMs: Date.now(), leaseMs: LEASE_MS, overAtMs: Date.now() + OVER_MS };
 });
 export const waiting = answers<Waiting>(() => ({ kind: 'waiting', reason: 'slot', position: 3 }));
 export const full = answers<Full>(() => ({ kind: 'full', reason: 'queue-full', retryMs: MINUTE }));
 /** A send of this id that another run was granted a minute ago. */
-export const known = answers<Known>(() => ({
-  ...{ kind: 'known', grantedTo: 'earlier', outcome: 'sent', isLatest: true, isSameMessage: true, remembersAll: true },
+export const known = answers<EarlierSend>(() => ({
+  ...{
+    kind: 'earlierSend',
+    grantedTo: 'earlier',
+    outcome: 'sent',
+    isLatest: true,
+    isSameMessage: true,
+    remembersAll: true,
+  },
   ...{ grantedAtMs: Date.now() - MINUTE, outcomeAtMs: Date.now() - 50 * SECOND, overAtMs: Date.now() + 2 * MINUTE },
 }));
 /** A grant at once, after a read of the job. */
 export const grantedAfter =
   (baseline: AgentJob, more: Partial<Granted> = {}) =>
-  (order: SlotOrder): SlotAnswer => ({ kind: 'asked', baseline, answer: granted(more)(order) });
+  (request: SlotRequest): SlotResult => ({ kind: 'asked', baseline, reply: granted(more)(request) });
 /** An ask that the server repeats without an answer. */
 export const silent = (reason = 'budget-silent') =>
   ({ kind: 'silent', reason, message: `nothing: ${reason}` }) as const;
 /** The job works on a message that the budget does not know. */
-export const atWork = (order: SlotOrder): SlotAnswer => {
-  const answer = waiting({ reason: 'job-busy', position: 0, isToWatch: true })(order);
-  return { kind: 'asked', busyJob: working, answer };
+export const atWork = (request: SlotRequest): SlotResult => {
+  const reply = waiting({ reason: 'job-busy', position: 0, isToWatch: true })(request);
+  return { kind: 'asked', busyJob: working, reply };
 };
 
 /** `nothing`: a person ends the ask. */
-type Reply = SlotAnswer | Answer | ReturnType<typeof silent> | { kind: 'nothing' };
-type ScriptedReply = Reply | ((order: SlotOrder) => Reply);
+type Reply = SlotResult | AskReply | ReturnType<typeof silent> | { kind: 'nothing' };
+type ScriptedReply = Reply | ((request: SlotRequest) => Reply);
 type ScriptedSend = Partial<SendResult> & { afterMs?: number };
 
 export interface Script {
   /** What each ask is answered, in order. @default granted at once */
-  asks?: readonly ScriptedReply[] | ((order: SlotOrder, count: number) => ScriptedReply);
+  asks?: readonly ScriptedReply[] | ((request: SlotRequest, count: number) => ScriptedReply);
   /** What the job shows after a wait for a grant. @default at rest */
-  read?: AgentJob | JobRead;
+  read?: AgentJob | ReadResult;
   /** What the budget knows of other runs' sends. @default nothing was delivered */
   wasDelivered?: Delivered | 'silent';
   /** How each send ends, in order. @default sent */
-  sends?: readonly ScriptedSend[] | ((order: SendOrder) => ScriptedSend);
+  sends?: readonly ScriptedSend[] | ((request: SendRequest) => ScriptedSend);
   /**
    * What the service shows, by the time since the last send, or since the start. `none`: a person ends each watch.
    *
@@ -121,10 +128,10 @@ export class Scene implements FollowUpPort {
   readonly mayHaveSent: boolean = false;
   readonly flow: FollowUp;
   readonly calls: string[] = [];
-  readonly asked: { order: SlotOrder; atMs: number }[] = [];
-  readonly sent: { order: SendOrder; atMs: number }[] = [];
-  readonly told: NewEvent[] = [];
-  readonly watched: WatchOrder[] = [];
+  readonly asked: { order: SlotRequest; atMs: number }[] = [];
+  readonly sent: { order: SendRequest; atMs: number }[] = [];
+  readonly reports: NewReport[] = [];
+  readonly watched: WatchRequest[] = [];
   readonly shown: string[] = [];
   shownSendAtMs: number | undefined;
   readonly polledAtMs: number[] = [];
@@ -208,15 +215,15 @@ export class Scene implements FollowUpPort {
     this.calls.push('next task');
   }
 
-  askForSlot(order: SlotOrder, untilMs: number, onTrouble: (trouble: Trouble) => void): Stoppable<SlotAnswer> {
-    this.calls.push(`ask ${order.ask.sendNumber}`);
-    this.asked.push({ order, atMs: Date.now() });
+  askForSlot(request: SlotRequest, untilMs: number, onTrouble: (trouble: Trouble) => void): Stoppable<SlotResult> {
+    this.calls.push(`ask ${request.ask.sendNumber}`);
+    this.asked.push({ order: request, atMs: Date.now() });
     const { asks = () => granted() } = this.script;
-    const scripted = typeof asks === 'function' ? asks(order, this.asked.length) : asks[this.asked.length - 1];
+    const scripted = typeof asks === 'function' ? asks(request, this.asked.length) : asks[this.asked.length - 1];
     return stoppable(async (sleep) => {
       await Promise.resolve();
       if (scripted === undefined) throw new Error(`Nothing is scripted: ${this.calls.join(', ')}`);
-      const reply = typeof scripted === 'function' ? scripted(order) : scripted;
+      const reply = typeof scripted === 'function' ? scripted(request) : scripted;
       switch (reply.kind) {
         case 'silent':
           onTrouble(reply);
@@ -230,7 +237,7 @@ export class Scene implements FollowUpPort {
         case 'notServed':
           return reply;
         default:
-          return { kind: 'asked', baseline: rest, answer: reply };
+          return { kind: 'asked', baseline: rest, reply };
       }
     });
   }
@@ -249,43 +256,45 @@ export class Scene implements FollowUpPort {
     return runId !== this.runId;
   }
 
-  async readJob(): Promise<JobRead> {
+  async readJob(): Promise<ReadResult> {
     this.calls.push('read');
     const { read = rest } = this.script;
-    return 'kind' in read ? (read as JobRead) : { kind: 'job', job: read };
+    return 'kind' in read ? (read as ReadResult) : { kind: 'job', job: read };
   }
 
-  async sendMessage(order: SendOrder): Promise<SendResult> {
-    this.calls.push(`send ${order.grant.sendNumber}`);
-    this.sent.push({ order, atMs: Date.now() });
+  async sendMessage(request: SendRequest): Promise<SendResult> {
+    this.calls.push(`send ${request.grant.sendNumber}`);
+    this.sent.push({ order: request, atMs: Date.now() });
     const { sends = (): ScriptedSend => ({}) } = this.script;
-    const scripted = typeof sends === 'function' ? sends(order) : sends[this.sent.length - 1];
+    const scripted = typeof sends === 'function' ? sends(request) : sends[this.sent.length - 1];
     if (!scripted) throw new Error(`Nothing is scripted: ${this.calls.join(', ')}`);
     const { afterMs = 0, ...result } = scripted;
     if (afterMs > 0) await new Promise((resolve) => setTimeout(resolve, afterMs));
     this.#sinceMs = Date.now();
-    return { grant: grantName(order.grant), outcome: 'sent', baseline: order.baseline ?? rest, ...result };
+    return { grant: grantName(request.grant), outcome: 'sent', baseline: request.baseline ?? rest, ...result };
   }
 
-  async tellBudget(event: NewEvent): Promise<void> {
-    this.calls.push(event.kind === 'settle' ? `settle ${event.sendNumber} ${event.outcome}` : 'end');
-    this.told.push(event);
+  async reportToBudget(report: NewReport): Promise<void> {
+    this.calls.push(report.kind === 'outcome' ? `report ${report.sendNumber} ${report.outcome}` : 'end');
+    this.reports.push(report);
   }
 
-  watchJob(order: WatchOrder): Stoppable<WatchResult> {
-    this.calls.push(`watch ${order.until}`);
-    this.watched.push(structuredClone(order));
+  watchJob(request: WatchRequest): Stoppable<WatchResult> {
+    this.calls.push(`watch ${request.until}`);
+    this.watched.push(structuredClone(request));
     return stoppable(async (sleep) => {
-      const seen = structuredClone(order.seen ?? firstSeen(order, Date.now()));
-      if (order.runId !== this.runId) return { kind: 'foreign', seen };
+      const observation = structuredClone(request.observation ?? firstObservation(request, Date.now()));
+      if (request.runId !== this.runId) return { kind: 'foreign', observation };
       const { job = (sinceMs: number) => (sinceMs < MINUTE ? working : done) } = this.script;
       if (job === 'none') return undefined;
       for (;;) {
-        await sleep(Date.parse(seen.nextPollAt) - Date.now());
+        await sleep(Date.parse(observation.nextPollAt) - Date.now());
         this.polledAtMs.push(Date.now());
-        const end = judge(order, seen, asRead(job(Date.now() - this.#sinceMs)), Date.now());
-        seen.nextPollAt = iso(Math.min(Date.now() + seen.intervalMs, Math.max(Date.now(), order.deadlineMs)));
-        if (end) return { ...end, seen };
+        const end = judge(request, observation, asRead(job(Date.now() - this.#sinceMs)), Date.now());
+        observation.nextPollAt = iso(
+          Math.min(Date.now() + observation.intervalMs, Math.max(Date.now(), request.deadlineMs)),
+        );
+        if (end) return { ...end, observation };
       }
     });
   }
@@ -315,7 +324,7 @@ const verbs: Record<string, (scene: Scene, words: string[]) => unknown> = {
   wake: ({ flow }) => flow.wake(),
   cancel: ({ flow }) => flow.cancel(),
   word: ({ flow }, [word]) => flow.resolveDelivery(word as 'sent' | 'notSent'),
-  refusal: ({ flow }, [word]) => String(flow.refusalOfDecision(word) !== undefined),
+  refusal: ({ flow }, [word]) => String(flow.issueWithDecision(word) !== undefined),
   end: async (scene) => endText(await scene.end()),
   sent: ({ sent }) => String(sent.length),
   watched: ({ watched }) => String(watched.length),

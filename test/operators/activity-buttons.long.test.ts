@@ -96,9 +96,9 @@ describe.concurrent('a send on its way', () => {
 
 describe.concurrent('a watch of a job at work', () => {
   const forged = {
-    'completed with an end without a job': complete({ kind: 'ended', seen: { polls: 1 } }),
-    'completed with an end without a status': complete({ kind: 'ended', job: {}, seen: { polls: 1 } }),
-    'completed with an unknown kind': complete({ kind: 'rubbish', seen: { polls: 1 } }),
+    'completed with an end without a job': complete({ kind: 'ended', observation: { polls: 1 } }),
+    'completed with an end without a status': complete({ kind: 'ended', job: {}, observation: { polls: 1 } }),
+    'completed with an unknown kind': complete({ kind: 'rubbish', observation: { polls: 1 } }),
     'completed with an end of nothing seen': complete({ kind: 'ended', job: { status: 'completed' } }),
   };
   test.each(Object.entries({ ...buttons, ...forged }))(
@@ -119,8 +119,8 @@ describe.concurrent('a watch of a job at work', () => {
 describe.concurrent('an ask that the server repeats', () => {
   const forged = {
     'completed with an unknown kind': complete({ kind: 'rubbish' }),
-    'completed with an unknown answer': complete({ kind: 'asked', answer: { kind: 'rubbish' }, startToCloseMs: 1 }),
-    'completed with an empty grant': complete({ kind: 'asked', answer: { kind: 'granted' }, startToCloseMs: 1_000 }),
+    'completed with an unknown reply': complete({ kind: 'asked', reply: { kind: 'rubbish' }, startToCloseMs: 1 }),
+    'completed with an empty grant': complete({ kind: 'asked', reply: { kind: 'granted' }, startToCloseMs: 1_000 }),
     'completed with a missing archived job': complete({ kind: 'archived' }),
   };
   const { 'failed by hand': _, ...others } = buttons;

@@ -53,7 +53,7 @@ const isGone = (what: () => Promise<unknown>) =>
 describe.concurrent('a batch with a brake', () => {
   const isHeld = (batch: BatchHandle) => eventually('it is held', async () => (await batch.status()).hold);
 
-  test('sends exactly its canary until it is told to continue, whatever is reset or terminated', async () => {
+  test('sends exactly its canary until it is continued, whatever is reset or terminated', async () => {
     const batch = await startBatch({ canary: 2 });
     const { at } = await isHeld(batch);
     const held = { name: 'canary', reason: 'the canary has ended: 2 of 8 items' };
@@ -74,7 +74,7 @@ describe.concurrent('a batch with a brake', () => {
     await expect(batch.continue()).rejects.toMatchObject({ type: 'BatchEnded' });
   });
 
-  test('is held when more items fail than may, and continues when told to', async () => {
+  test('is held when more items fail than may, and continues on command', async () => {
     const project = newProject();
     const items = makeItems(operated.stack, [project.id], 8, FAST);
     for (const { jobId } of items.slice(0, 3)) project.addJob(jobId, { status: 'archived' });

@@ -43,7 +43,7 @@ async function openWorkingBacklog(project: Project, count: number): Promise<Star
   const followUps = await project.openBacklog(count, LIMIT);
   await project.budget.resume();
   await project.deliveries(LIMIT);
-  await eventually('all sends are settled', async () => (await project.status()).unsettled === 0);
+  await eventually('all sends are settled', async () => (await project.status()).underWay === 0);
   return followUps;
 }
 
@@ -106,10 +106,10 @@ describe.concurrent('a budget that is asked to cancel', () => {
 test.concurrent('a budget skips signals and updates that make no sense', async () => {
   const project = newProject();
   const followUps = await project.openBacklog(LIMIT + 1, LIMIT);
-  const signals = ['tell', 'budgetAnswer', 'wake'];
+  const signals = ['report', 'budgetReply', 'wake'];
   await sendNonsense(operated.stack.client, project.budget.workflowId, signals, ['ask', 'setLimit']);
   await readsAllSignals(project.workflow());
-  expect(await project.status()).toMatchObject({ used: 0, unsettled: 0, waitingTotal: LIMIT + 1, limit: LIMIT });
+  expect(await project.status()).toMatchObject({ used: 0, underWay: 0, waitingTotal: LIMIT + 1, limit: LIMIT });
   await project.budget.resume();
   await project.deliveries(LIMIT);
   await keepsLimit(project, followUps);
@@ -127,7 +127,7 @@ test.concurrent('a budget refuses an invalid input, and takes no state that it i
   expect(Date.parse(remembersSince)).toBeGreaterThan(Date.now() - 600_000);
 });
 
-test.concurrent('an order to change the limit is refused with the field, the value and the rule', async () => {
+test.concurrent('a command to change the limit is refused with the field, the value and the rule', async () => {
   const project = newProject();
   await project.budget.setLimit({ limit: 5 });
   // The worker's ceiling comes with the first ask.
@@ -228,7 +228,7 @@ describe.concurrent('a budget with a backlog', () => {
     await counted(project, LIMIT);
     await project.budget.setLimit({ limit: LIMIT + 1 });
     await project.deliveries(LIMIT + 1);
-    await eventually('all sends are settled', async () => (await project.status()).unsettled === 0);
+    await eventually('all sends are settled', async () => (await project.status()).underWay === 0);
     // Whatever the new run granted is undone, and the order to raise the limit too.
     await reset(project, (tasks) => tasks.at(-4));
     await counted(project, LIMIT + 1);

@@ -52,7 +52,7 @@ describe.concurrent('a waiting follow-up', () => {
     expect(await followUp.trouble()).toBeUndefined();
   });
 
-  test.each(['terminated', 'deleted'])('that is %s holds up nobody', async (how) => {
+  test.each(['terminated', 'deleted'])('that is %s delays nobody', async (how) => {
     const project = newProject();
     const followUp = await startWaiting(project);
     if (how === 'deleted') await deleteWorkflow(client(), followUp.workflowId);
@@ -67,7 +67,7 @@ describe.concurrent('a waiting follow-up', () => {
     const project = newProject();
     const followUp = await startWaiting(project);
     const workflow = project.workflow(followUp);
-    await sendNonsense(client(), followUp.workflowId, ['wake', 'pollNow', 'budgetAnswer'], ['resolveDelivery']);
+    await sendNonsense(client(), followUp.workflowId, ['wake', 'pollNow', 'budgetReply'], ['resolveDelivery']);
     await readsAllSignals(workflow);
     await expect(workflow.executeUpdate('resolveDelivery', { args: ['sent'] })).rejects.toThrow();
     await letGo(project);
@@ -90,7 +90,7 @@ describe.concurrent.each(['first', 'last'] as const)('a follow-up that is reset 
     await project.endWell([first, second]);
   });
 
-  test('while its message is on its way is sent once, and takes an operator at their word', async () => {
+  test('while its message is on its way is sent once, and accepts an operator’s decision', async () => {
     const project = newProject();
     project.addEndlessJob();
     const release = project.holdMessages('job', 'recorded');

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { batchItemKey, followUpWorkflowId } from '../../src/contract/index.js';
-import { partOrderSignal, partReportSignal, tellSignal, wakeSignal } from '../../src/protocol/index.js';
+import { partOrderSignal, partReportSignal, reportSignal, wakeSignal } from '../../src/protocol/index.js';
 import { makeItems } from '../support/batch.js';
 import { pauseWorkflow, resetWorkflow, unpauseWorkflow } from '../support/buttons.js';
 import { eventually } from '../support/eventually.js';
@@ -24,7 +24,7 @@ test('workflows that were paused while a task waited for a worker name the way o
   const followUp = followUpWorkflowId({ projectId, jobId: items[0]!.jobId, key: batchItemKey(projectId, 0) });
   const [part = ''] = await batch.parts();
   const signals = new Map([
-    [budget.workflowId, tellSignal.name],
+    [budget.workflowId, reportSignal.name],
     [batch.workflowId, partReportSignal.name],
     [part, partOrderSignal.name],
     [followUp, wakeSignal.name],

@@ -23,7 +23,7 @@ test.each(['budget', 'follow-up'])('a %s with a signal that no worker can read n
   await eventually('it waits', async () => (await budget.status())?.waitingTotal === 1);
 
   const { workflowId } = what === 'budget' ? budget : followUp;
-  await signalUnreadably(client, workflowId, what === 'budget' ? 'tell' : 'pollNow');
+  await signalUnreadably(client, workflowId, what === 'budget' ? 'report' : 'pollNow');
   const reset = `temporal workflow reset --type LastWorkflowTask --reapply-exclude Signal --workflow-id ${workflowId} --reason failing`;
   const fix = what === 'budget' ? `follow-up budget restore ${projectId}` : reset;
   const trouble: unknown = expect.objectContaining({ workflowId, kind: 'failing', fix });

@@ -22,11 +22,11 @@ it.each([
   expect(signOf(status, body)).toMatchObject({ message, read });
 });
 
-it('the docs have the table of all answers, word for word', async () => {
+it('the docs have the table of all responses, word for word', async () => {
   const page = await readFile(new URL('../../docs/explanation/architecture.md', import.meta.url), 'utf8');
   const rows = page.split('\n').map((line) => line.split(/\s*\|\s*/).slice(1, -1));
-  const expected = signs.map(({ answer, message, read, alone, all }) => [
-    ...[answer, `\`${message}\``, `\`${read}\``],
+  const expected = signs.map(({ response, message, read, alone, all }) => [
+    ...[response, `\`${message}\``, `\`${read}\``],
     ...[alone, all],
   ]);
   expect(rows).toEqual(expect.arrayContaining(expected));

@@ -31,7 +31,7 @@ describe('a planned fault', () => {
     },
   );
 
-  test.each(['before', 'after'] as const)('of no answer %s the message leaves the client waiting', async (when) => {
+  test.each(['before', 'after'] as const)('of no response %s the message leaves the client waiting', async (when) => {
     const simulator = await start();
     simulator.failNext({ method: 'POST', when, how: 'hang' });
     const struck = post(simulator).catch(String);

@@ -50,7 +50,7 @@ describe('sending a message', () => {
     const completed = { status: 'completed', prLink: 'https://git.example/p1/job-1/pull/2' };
     await expect.poll(async () => (await get(simulator)).json).toMatchObject(completed);
     expect(simulator.job('p1', 'job-1')).toMatchObject({ messages: 1 });
-    expect((await post(await start({ statusInPostAnswer: true }))).json).toMatchObject({ status: 'active' });
+    expect((await post(await start({ statusInPostResponse: true }))).json).toMatchObject({ status: 'active' });
   });
 
   test.each([
@@ -109,7 +109,7 @@ describe('sending a message', () => {
 });
 
 describe('the ledger', () => {
-  test('is on disk when the answer arrives, with one line of JSON for each message', async () => {
+  test('is on disk when the response arrives, with one line of JSON for each message', async () => {
     const directory = await mkdtemp(join(tmpdir(), 'ledger-'));
     onTestFinished(() => rm(directory, { recursive: true }));
     const ledgerFile = join(directory, 'ledger.jsonl');

@@ -106,15 +106,15 @@ export async function onActivities(
 const nobody = { workflowId: 'follow-up/another/job/key', runId: 'x', sendNumber: 1 };
 const nonsense: readonly unknown[] = [
   ...[null, 7, -1, 'x', '', true, [], [[]], {}, { workflowId: 1 }, { kind: null }, { kind: 'rubbish' }],
-  ...[{ kind: 'granted' }, { kind: 'waiting', runId: 'x' }, { kind: 'end' }, { kind: 'settle', ...nobody }],
+  ...[{ kind: 'granted' }, { kind: 'waiting', runId: 'x' }, { kind: 'end' }, { kind: 'outcome', ...nobody }],
   { kind: 'end', ...nobody, turnUntilMs: 'soon' },
   { kind: 'end', ...nobody, lastTurn: { status: 1 } },
-  { kind: 'settle', ...nobody, outcome: 'sent', atMs: 9e99 },
-  { kind: 'settle', ...nobody, sendNumber: 0, outcome: 'lost', atMs: -1 },
+  { kind: 'outcome', ...nobody, outcome: 'sent', atMs: 9e99 },
+  { kind: 'outcome', ...nobody, sendNumber: 0, outcome: 'lost', atMs: -1 },
   { kind: 'granted', runId: 'x', sendNumber: 1, grantedAtMs: 1, leaseMs: -1, overAtMs: 'never' },
   // Whole, but of another run or project.
   { kind: 'granted', ...nobody, grantedAtMs: Date.now(), leaseMs: 9_000, overAtMs: Date.now() + 9_000 },
-  { kind: 'settle', ...nobody, outcome: 'sent', atMs: Date.now() },
+  { kind: 'outcome', ...nobody, outcome: 'sent', atMs: Date.now() },
   { kind: 'waiting', runId: 'x', sendNumber: 1, reason: 'slot', position: 5, expectedAtMs: 1e300 },
   { ...nobody, lane: 'fast' },
   {

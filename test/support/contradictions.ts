@@ -20,7 +20,7 @@ const THREW = 14;
 const CONTRADICTED_ITS_HISTORY = 24;
 
 /** The list query for all workflows of a task queue and its budgets. */
-export function queryOf(taskQueue: string): string {
+function queryOf(taskQueue: string): string {
   return `TaskQueue IN ('${taskQueue}', '${budgetTaskQueue(taskQueue)}')`;
 }
 

@@ -1,7 +1,5 @@
 import { type PinnedServer, TEMPORAL_CLI } from '../../src/dev-server/pins.js';
 
-export { TEMPORAL_CLI };
-
 /** The oldest server that is tested: server 1.29.1, UI 2.42.1. */
 export const OLDEST_TEMPORAL_CLI: PinnedServer = {
   ...TEMPORAL_CLI,

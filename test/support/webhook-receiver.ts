@@ -11,11 +11,11 @@ export interface ReceivedWebhook {
   id: string;
   text: string;
   body: Webhook;
-  answer: Answer;
+  response: WebhookResponse;
 }
 
 /** A status; or nothing, on a connection that is cut. */
-type Answer = number | 'cut';
+type WebhookResponse = number | 'cut';
 
 /** A system that receives webhooks, on loopback. */
 export interface WebhookReceiver {
@@ -27,7 +27,7 @@ export interface WebhookReceiver {
 
 /** Starts a receiver. A redirect leads to `/elsewhere`. */
 export async function startWebhookReceiver(
-  answerTo: (webhook: Omit<ReceivedWebhook, 'answer'>) => Answer | Promise<Answer> = () => 204,
+  respondTo: (webhook: Omit<ReceivedWebhook, 'response'>) => WebhookResponse | Promise<WebhookResponse> = () => 204,
 ): Promise<WebhookReceiver> {
   const received: ReceivedWebhook[] = [];
   const server = createServer((request, response) => {
@@ -37,8 +37,8 @@ export async function startWebhookReceiver(
       const headers = request.headers as Record<string, string>;
       const { url: path = '' } = request;
       const webhook = { path, headers, id: headers['webhook-id'] ?? '', text, body: JSON.parse(text) as Webhook };
-      const answer = await answerTo(webhook);
-      received.push({ ...webhook, answer });
+      const answer = await respondTo(webhook);
+      received.push({ ...webhook, response: answer });
       if (answer === 'cut') response.destroy();
       else response.writeHead(answer, { location: '/elsewhere' }).end('never read');
     };

@@ -4,7 +4,7 @@ import type { ApplicationFailure } from '@temporalio/common';
 import { MockActivityEnvironment } from '@temporalio/testing';
 import { DefaultLogger } from '@temporalio/worker';
 import { afterAll, expect, onTestFinished, test } from 'vitest';
-import type { WebhookOrder } from '../../src/protocol/index.js';
+import type { WebhookRequest } from '../../src/protocol/index.js';
 import { createSerialLookup } from '../../src/webhooks/lookup.js';
 import { parseTargets } from '../../src/webhooks/targets.js';
 import { createWebhookActivities, type WebhookDependencies } from '../../src/webhooks/webhook-activities.js';
@@ -35,7 +35,7 @@ function worker(urls: Record<string, string>, more: Partial<WebhookDependencies>
   const dependencies = { targets: async () => targets, linksArePrivate: false, maxAttempts: 100, ...more };
   const { deliverWebhook } = createWebhookActivities(dependencies);
   return (target: string, attempt = 1): Promise<ApplicationFailure | undefined> => {
-    const order: WebhookOrder = { target, id: 'id', body };
+    const order: WebhookRequest = { target, id: 'id', body };
     return new MockActivityEnvironment({ attempt }, { logger }).run(deliverWebhook, order).then(
       () => undefined,
       (error: unknown) => error as ApplicationFailure,
@@ -100,7 +100,7 @@ test('a receiver that does not answer within 15 s is tried again', { tags: 'long
   expect(failure?.message).toBe('slow does not answer: the deadline of 15000 ms has passed');
 });
 
-test('where links are private, a webhook has none', async () => {
+test('a webhook has no link if links are private', async () => {
   const attempt = (linksArePrivate: boolean) =>
     worker({ linked: url(`/private-${linksArePrivate}`) }, { linksArePrivate })('linked');
   await Promise.all([attempt(true), attempt(false)]);

@@ -39,10 +39,10 @@ async function startGuard(keys: Set<string>) {
     const request = upstream.request(headers).on('error', () => stream.close());
     let trailers: IncomingHttpHeaders = {};
     request.on('trailers', (given) => (trailers = given));
-    request.on('response', (answer, flags) => {
+    request.on('response', (reply, flags) => {
       // NGHTTP2_FLAG_END_STREAM: an answer without a body, such as an error.
-      if (flags & 1) stream.respond(answer, { endStream: true });
-      else stream.respond(answer, { waitForTrailers: true });
+      if (flags & 1) stream.respond(reply, { endStream: true });
+      else stream.respond(reply, { waitForTrailers: true });
     });
     stream.on('wantTrailers', () => stream.sendTrailers(trailers));
     stream.on('close', () => request.close());

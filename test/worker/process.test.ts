@@ -58,7 +58,7 @@ test.skipIf(!existsSync('/dev/full'))(
   },
 );
 
-test('a worker refuses to start on Bun, where it would poll nothing', async () => {
+test('a worker refuses to start on Bun, which would poll nothing', async () => {
   const { versions } = process;
   Object.defineProperty(process, 'versions', { value: { ...versions, bun: '1.3.0' } });
   try {

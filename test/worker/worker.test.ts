@@ -96,7 +96,7 @@ test('a worker registers the search attributes, becomes ready, and serves the me
     notFound: rise('follow_up_ended_total', { failure: 'JobNotFound', state: 'not-sent' }),
     holds: rise('follow_up_batch_holds_total', { name: 'canary' }),
     sends: rise('follow_up_send_total', { outcome: 'sent' }),
-    asks: rise(ask, { answer: 'granted' }) + rise(ask, { answer: 'waiting' }),
+    asks: rise(ask, { reply: 'granted' }) + rise(ask, { reply: 'waiting' }),
     toSend: rise('follow_up_start_to_send_seconds_count'),
     toEnd: rise('follow_up_start_to_end_seconds_count', { state: 'completed' }),
     grants: sumOf(text, 'follow_up_budget_grants_total', { project: projectId }),

@@ -17,10 +17,10 @@ test('the messages under way are those of which a byte may still arrive', () => 
   desk.ask('a');
   vi.setSystemTime(desk.nowMs);
   record();
-  expect(gauges.get('follow_up_budget_unsettled')).toBe(1);
+  expect(gauges.get('follow_up_budget_under_way')).toBe(1);
   // Nothing has happened to the budget since.
   vi.setSystemTime(desk.nowMs + OVER);
   record();
-  expect(gauges.get('follow_up_budget_unsettled')).toBe(0);
+  expect(gauges.get('follow_up_budget_under_way')).toBe(0);
   expect(gauges.get('follow_up_budget_used')).toBe(1);
 });

@@ -16,7 +16,7 @@ import {
   projectBudgetWorkflowId,
   SearchAttribute,
 } from '../../src/contract/index.js';
-import { tellSignal, WEBHOOK_NOT_DELIVERED, webhookWorkflowId } from '../../src/protocol/index.js';
+import { reportSignal, WEBHOOK_NOT_DELIVERED, webhookWorkflowId } from '../../src/protocol/index.js';
 import { resetToTask, resetWorkflow, sendNonsense } from '../support/buttons.js';
 import { contradictions } from '../support/contradictions.js';
 import { eventually } from '../support/eventually.js';
@@ -145,7 +145,7 @@ describe.concurrent('a follow-up', () => {
     await ends('a follow-up that waits and is granted a slot', handle);
   });
 
-  test('is blocked while its job cannot be read, and looks at once when told to', async () => {
+  test('is blocked while its job cannot be read, and looks at once on command', async () => {
     const input = scripted({ before: [UNREADABLE] });
     const handle = await rig.start(input);
     await shows(handle, { state: 'blocked', waitReason: 'service' });
@@ -171,7 +171,7 @@ describe.concurrent('a follow-up', () => {
     expect(await sendTime()).toBeDefined();
   });
 
-  test('whose delivery is unknown takes the word of an operator', async () => {
+  test('whose delivery is unknown takes the decision of an operator', async () => {
     const input = scripted(still, { settleTime: '1h' });
     service.sends(input.jobId, UNKNOWN);
     const handle = await rig.start(input);
@@ -182,7 +182,7 @@ describe.concurrent('a follow-up', () => {
     await ends('a follow-up whose delivery an operator knows', handle, { status: 'completed', delivery: 'assumed' });
   });
 
-  test('whose send is completed by hand does not take that for the service’s answer', async () => {
+  test('whose send is completed by hand does not take that for the service’s response', async () => {
     const input = scripted(still);
     const report = hold(input);
     const handle = await rig.start(input);
@@ -352,7 +352,7 @@ describe.concurrent('a budget', () => {
     const budget = newest(budgetOf(input));
     const { runId } = await budget.describe();
     for (let sent = 0; sent < 1_000; sent += 50) {
-      await Promise.all(Array.from({ length: 50 }, () => budget.signal(tellSignal.name)));
+      await Promise.all(Array.from({ length: 50 }, () => budget.signal(reportSignal.name)));
     }
     await eventually('another run has begun', async () => (await budget.describe()).runId !== runId);
     expect(await followUps.budget(input.projectId).status()).toMatchObject({ limit: 0, waitingTotal: 1 });
@@ -396,7 +396,7 @@ describe.concurrent('a budget', () => {
   test('skips what makes no sense, and fails if its input makes none', async () => {
     const input = scripted();
     await (await rig.start(input)).result();
-    await sendNonsense(rig.client, budgetOf(input).workflowId, [tellSignal.name]);
+    await sendNonsense(rig.client, budgetOf(input).workflowId, [reportSignal.name]);
     expect(await followUps.budget(input.projectId).status()).toMatchObject({ used: 1 });
     await recordRun('a budget that is sent nonsense', budgetOf(input));
     const bad = await rig.client.workflow.start('projectBudget', {
@@ -478,7 +478,7 @@ describe.concurrent('a batch', () => {
     expect(receivedBy(input)).toBe(1);
   });
 
-  test('tells that it is held and that it has ended, and its follow-ups tell too', async () => {
+  test('reports that it is held and that it has ended, and its follow-ups report too', async () => {
     const items = [scripted(), scripted()];
     const input = { id: randomUUID(), items, canary: 1, notify: ['ci'], defaults: { notify: ['gone'] } };
     const batch = await followUps.startBatch(input);

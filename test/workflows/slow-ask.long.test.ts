@@ -23,7 +23,7 @@ beforeAll(async () => {
 });
 afterAll(() => rig.stop());
 
-test('a cancel during a slow ask waits for its answer: a local activity is never cancelled', async () => {
+test('a cancel during a slow ask waits for its reply: a local activity is never cancelled', async () => {
   const { workflowId } = await rig.start({ projectId: `p-${randomUUID()}`, jobId: 'j', prompt: 'x' });
   const handle = rig.client.workflow.getHandle(workflowId);
   const events = async () => (await handle.fetchHistory()).events ?? [];

@@ -41,9 +41,9 @@ function watchHttp() {
   const on = (channel, matches, step) => subscribe(channel, ({ request }) => matches(request) && reach(step));
   on('undici:client:sendHeaders', isMessage, 'headers-writing');
   on('undici:request:bodySent', isMessage, 'body-written');
-  on('undici:request:trailers', isMessage, 'answer-received');
+  on('undici:request:trailers', isMessage, 'response-received');
   on('undici:request:bodySent', isWebhook, 'webhook-written');
-  on('undici:request:trailers', isWebhook, 'webhook-answered');
+  on('undici:request:trailers', isWebhook, 'webhook-responded');
 }
 
 /** Watches the activities' calls to Temporal: asks, and what they tell the budget about a send or a follow-up's end. */
@@ -51,7 +51,7 @@ function watchCalls({ Client }) {
   const nameOf = (path, request) => {
     if (path.endsWith('/ExecuteMultiOperation')) return 'ask';
     if (!path.endsWith('/SignalWorkflowExecution')) return undefined;
-    return ['settle', 'end'].find((kind) => Buffer.from(request).includes(`"kind":"${kind}"`));
+    return ['outcome', 'end'].find((kind) => Buffer.from(request).includes(`"kind":"${kind}"`));
   };
   const original = Client.prototype.makeUnaryRequest;
   // `request` is already encoded.
@@ -60,9 +60,9 @@ function watchCalls({ Client }) {
     if (name !== undefined) {
       const callback = rest.pop();
       setTimeout(() => reach(`${name}-sent`), CALL_LEAVES_AFTER_MS);
-      rest.push((error, answer) => {
-        if (!error) reach(`${name}-answered`);
-        callback(error, answer);
+      rest.push((error, result) => {
+        if (!error) reach(`${name}-accepted`);
+        callback(error, result);
       });
     }
     return original.call(this, path, encode, decode, request, ...rest);

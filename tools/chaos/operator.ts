@@ -14,8 +14,8 @@ const STOPPED_MS = 1_000;
 
 /** What a button is pressed on, with the signals that it knows. */
 const targets = {
-  'follow-up': ['wake', 'pollNow', 'budgetAnswer'],
-  budget: ['tell'],
+  'follow-up': ['wake', 'pollNow', 'budgetReply'],
+  budget: ['report'],
   batch: ['partReport'],
   part: ['partOrder', 'followUpEnded'],
   webhook: [],

@@ -138,6 +138,6 @@ function startUnreliableReceiver(random: Random): Promise<WebhookReceiver> {
   return startWebhookReceiver(({ id }) => {
     if (known.has(id)) return 204;
     known.add(id);
-    return ([503, 'cut', 204] satisfies ReceivedWebhook['answer'][])[random.between(0, 2)]!;
+    return ([503, 'cut', 204] satisfies ReceivedWebhook['response'][])[random.between(0, 2)]!;
   });
 }

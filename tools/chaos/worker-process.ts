@@ -19,10 +19,10 @@ const STEP_TIMEOUT_MS = 180_000;
 
 /** Steps of a send and its webhook that fault-points.js sees, in their order. A send that waits repeats the ask's. */
 export const steps = [
-  ...(['ask-sent', 'grant-recorded', 'ask-answered', 'send-scheduled'] as const),
-  ...(['connected', 'headers-writing', 'body-written', 'answer-received'] as const),
-  ...(['settle-sent', 'settle-answered', 'end-sent', 'end-answered', 'end-recorded'] as const),
-  ...(['webhook-written', 'webhook-answered'] as const),
+  ...(['ask-sent', 'grant-recorded', 'ask-accepted', 'send-scheduled'] as const),
+  ...(['connected', 'headers-writing', 'body-written', 'response-received'] as const),
+  ...(['outcome-sent', 'outcome-accepted', 'end-sent', 'end-accepted', 'end-recorded'] as const),
+  ...(['webhook-written', 'webhook-responded'] as const),
 ];
 
 /** The `hit`-th time that it reaches the step, from 1, a worker sends itself the signal. */

@@ -29,7 +29,7 @@ export function kill(run: Run): Promise<Outcome> {
  * over. Then the frozen worker goes on (SIGCONT). It must not send what the other has sent or given up.
  */
 export function freeze(run: Run): Promise<Outcome> {
-  const inSend = steps.slice(steps.indexOf('send-scheduled'), steps.indexOf('settle-sent'));
+  const inSend = steps.slice(steps.indexOf('send-scheduled'), steps.indexOf('outcome-sent'));
   return strikeAt('freeze', inSend, run, async (project, frozen) => {
     const fromMs = Date.now();
     const rescuer = project.startWorker();

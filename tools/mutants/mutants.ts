@@ -61,18 +61,20 @@ export const mutants: readonly Mutant[] = [
       [POST, 'connect: connection.connect,\n    pipelining: 0', 'pipelining: 1'],
       [POST, 'void client.destroy().catch(() => undefined);', ''],
     ],
-    test: atMostOnce('over plain TCP none of 200 messages fails if the peer closes every connection after its answer'),
+    test: atMostOnce(
+      'over plain TCP none of 200 messages fails if the peer closes every connection after its response',
+    ),
   },
   {
-    name: 'a message goes to the Location of an answer, as fetch does for 307 and 308',
+    name: 'a message goes to the Location of a response, as fetch does for 307 and 308',
     edits: [
       [
         POST,
-        'if (attempt.answer) return',
-        `const to = attempt.answer?.headers['location'];
+        'if (attempt.response) return',
+        `const to = attempt.response?.headers['location'];
   const next = typeof to === 'string' ? new URL(to, request.origin).pathname : request.path;
   if (next !== request.path) return postOnce({ ...request, path: next });
-  if (attempt.answer) return`,
+  if (attempt.response) return`,
       ],
     ],
     test: atMostOnce('a 307 is never followed, either for a message or for a read'),
@@ -95,17 +97,17 @@ export const mutants: readonly Mutant[] = [
     test: paths('a follow-up fails with InvalidInput'),
   },
   {
-    name: 'a follow-up that is cancelled while its message is being sent does not wait for the answer',
+    name: 'a follow-up that is cancelled while its message is being sent does not wait for the response',
     edits: [[FOLLOW_UP, 'CancellationScope.nonCancellable(() => flow.run())', 'flow.run()']],
     test: paths('a follow-up that is cancelled while its message is being sent lets it arrive'),
   },
   {
-    name: 'a follow-up takes an answer that was typed by hand for a grant',
-    edits: [[FOLLOW_UP, 'if (parsed.ok) flow.receive(parsed.value)', 'void parsed, flow.receive(answer as never)']],
+    name: 'a follow-up takes a reply that was typed by hand for a grant',
+    edits: [[FOLLOW_UP, 'if (parsed.ok) flow.receive(parsed.value)', 'void parsed, flow.receive(reply as never)']],
     test: followUp('a waiting follow-up skips nonsense, and refuses invalid updates'),
   },
   {
-    name: 'a send that was completed by hand counts as the service’s answer',
+    name: 'a send that was completed by hand counts as the service’s response',
     edits: [
       [
         'src/workflows/follow-up-port.ts',
@@ -113,7 +115,7 @@ export const mutants: readonly Mutant[] = [
         '((sent: SendResult, to: SendOrder) => sent ?? readSendResult(sent, to))(await',
       ],
     ],
-    test: paths('a follow-up whose send is completed by hand does not take that for the service’s answer'),
+    test: paths('a follow-up whose send is completed by hand does not take that for the service’s response'),
   },
   {
     name: 'a run that was reset sends with the grant of the run before',

@@ -80,15 +80,16 @@ export class Batches {
       const { total = first, sealed = false } = this.flowOf(batchId)?.batch.status() ?? {};
       if (sealed || this.started.get(batchId)?.items !== items) return;
       const more = items.slice(total, total + chance.whole(1, 8));
-      if (more.length > 0) server.tell(idOf(batchId), 'add', { more, offset: total });
-      else server.tell(idOf(batchId), 'seal');
+      if (more.length > 0) server.deliverByName(idOf(batchId), 'add', { more, offset: total });
+      else server.deliverByName(idOf(batchId), 'seal');
     };
     if (inPieces) world.after(1_000, hand);
   }
 
   cancel(batchId: string): void {
     const { server, world } = this.stage;
-    if (server.tell(idOf(batchId), 'cancel')) Object.assign(this.started.get(batchId)!, { cancelledAtMs: world.nowMs });
+    if (server.deliverByName(idOf(batchId), 'cancel'))
+      Object.assign(this.started.get(batchId)!, { cancelledAtMs: world.nowMs });
   }
 
   flowOf(batchId: string): BatchFlow | undefined {
@@ -101,7 +102,7 @@ export class Batches {
     world.after(world.chance.between(60_000, 240_000), async () => {
       this.#watch();
       for (const [id, started] of this.started) {
-        if (!this.flowOf(id)?.batch.status().hold || !server.tell(idOf(id), 'proceed')) continue;
+        if (!this.flowOf(id)?.batch.status().hold || !server.deliverByName(idOf(id), 'proceed')) continue;
         started.proceededAtMs = Math.min(started.proceededAtMs, world.nowMs);
       }
       const isRunning = [...this.started.keys()].some((id) => server.running(idOf(id)));
@@ -218,7 +219,7 @@ export class Batches {
       const flow: PartFlow = new PartFlow(input, {
         ...port,
         findItems: find('findItems'),
-        tellBatch: (report) => signal(idOf(input.batchId), 'report', report),
+        reportToBatch: (report) => signal(idOf(input.batchId), 'report', report),
         cancelFollowUp: (workflowId) => signal(workflowId, 'cancel'),
         runFollowUp: async ({ workflowId, input: item, hash }) =>
           (await later(() => this.#startItem(input.batchId, workflowId, item, hash), 10_000))
@@ -248,11 +249,11 @@ export class Batches {
       };
       const flow: BatchFlow = new BatchFlow(rules, {
         ...port,
-        isAnswering: () => false,
+        isReplying: () => false,
         isNextRunDue: () => run.isLong(this.#mostEvents),
         continueAsNew: (state) => Promise.resolve(new ContinueAsNew(JSON.parse(JSON.stringify(state))) as never),
         findPart: find('findPart'),
-        tellPart: (workflowId, order) => signal(workflowId, 'order', order),
+        sendOrder: (workflowId, order) => signal(workflowId, 'order', order),
         startPart: async (input) =>
           (await later(() => startPart(input))) ? { ended: ended(partWorkflowId(input)) } : 'used',
       });
@@ -288,7 +289,7 @@ function portOf(run: Run, wake: () => void) {
   const signal = (workflowId: string, name: string, input?: unknown) =>
     later(() => {
       world.note(name, workflowId, JSON.stringify(input)?.slice(0, 400));
-      return server.tell(workflowId, name, input);
+      return server.deliverByName(workflowId, name, input);
     });
   const ended = async (workflowId: string) =>
     (await run.call((id) => server.watchEnd(run, id, workflowId)).result)?.value as never;

@@ -10,15 +10,15 @@ export const breaks: Record<string, readonly [profile: string, file: string, tex
   count: ['budget-deletions', 'budget/state', 'isCounting: true', 'isCounting: false'],
   reset: ['budget-resets', 'budget/loop', 'this.budget.state.isCounting = true', 'void 0'],
   'sent-at': ['budget-deletions', 'budget/budget', 'sentAtMs + leaseMs + state.settings.marginMs', 'sentAtMs - 30_000'],
-  'sent-again': ['budget-deletions+service', 'budget/budget', `this.#hold(heldFromMs, 'unknown')`, 'void 0'],
+  'sent-again': ['budget-deletions+service', 'budget/budget', `this.#useSlot(usedFromMs, 'unknown')`, 'void 0'],
   lease: ['freezes', 'activities/index', 'const mayStart = () =>', 'const mayStart = () => true ||'],
   run: ['resets', 'activities/index', 'ownRun().runId !== grant.runId', 'false'],
   'read-run': ['resets+refusals', 'activities/index', 'ownRun().runId !== runId', 'false'],
   resend: ['service+network', 'follow-up/flow', `=== 'resend' && !this.#isResent`, `=== 'resend'`],
-  gone: ['service', 'follow-up/judge', 'const GONE_MS = 30_000', 'const GONE_MS = 0'],
+  'not-found': ['service', 'follow-up/judge', 'const NOT_FOUND_MS = 30_000', 'const NOT_FOUND_MS = 0'],
   'by-hand': ['activities', 'follow-up/port', 'sent?.grant === grantName(grant) && isKnown', 'isKnown'],
   doubt: ['resets+service+stops', 'follow-up/flow', 'this.#isInDoubt = port.mayHaveSent', 'this.#isInDoubt = false'],
-  asked: ['reuse+impatient+takeovers', 'follow-up/flow', `error.delivered !== 'no' || this.#isAnswered`, 'true'],
+  asked: ['reuse+impatient+takeovers', 'follow-up/flow', `error.delivered !== 'no' || this.#hasReply`, 'true'],
   replaced: ['resets+budget-deletions', 'budget/budget', '!mayHaveSent || remembersAll', 'true'],
   latest: ['resets', 'budget/budget', 'const isLatest = isLast && (', 'const isLatest = ('],
   turn: ['calm', 'budget/budget', 'this.state.turns[job]?.owner ?? workflowId', 'workflowId'],
@@ -27,8 +27,8 @@ export const breaks: Record<string, readonly [profile: string, file: string, tex
   'at-work': ['calm', 'budget/budget', `jobIs === 'at-work' && !hasOtherTurn`, 'false'],
   stale: ['stale', 'follow-up/judge', 'const STALE_MS = 10_000', 'const STALE_MS = 0'],
   settled: ['stale', 'follow-up/judge', 'const isSettled =', 'const isSettled = true ||'],
-  owners: ['stops', 'budget/budget', 'turn.untilMs ??= Math.max(nowMs, known?.overAtMs ?? 0) + SETTLE_MS', 'void 0'],
-  'gone-again': ['service', 'follow-up/flow', '!isMissing || !isSoon', '!isSoon'],
+  owners: ['stops', 'budget/budget', 'turn.untilMs ??= Math.max(nowMs, latest?.overAtMs ?? 0) + SETTLE_MS', 'void 0'],
+  'not-found-again': ['service', 'follow-up/flow', '!isMissing || !isSoon', '!isSoon'],
   begun: [
     'budget-deletions+network',
     'follow-up/flow',
@@ -41,24 +41,24 @@ export const breaks: Record<string, readonly [profile: string, file: string, tex
     `?? 'unknown';\n    if (delivered === 'no')`,
     `?? 'no';\n    if (delivered === 'no')`,
   ],
-  wake: ['budget-deletions', 'budget/budget', 'this.#messages.push(...lost.map(', 'void (lost.map('],
+  wake: ['budget-deletions', 'budget/budget', 'this.#signals.push(...lost.map(', 'void (lost.map('],
   body: ['firewall', 'protocol/signs', `'unknown', 'invalid-body', RECONCILE`, `'sent', 'invalid-body', RECONCILE`],
   unclear: ['service', 'protocol/signs', `UNCLEAR, 'unknown'`, `UNCLEAR, 'notSent'`],
   longer: ['firewall', 'budget/budget', 'DELAY_GROWTH ** (times - 1)', '1'],
   read: ['refusals', 'budget/budget', 'refusalOf(outcome) ?? ofRead', 'refusalOf(outcome)'],
   pause: ['refusals', 'budget/pace', 'nowMs >= nextGrantAtMs(pace)', 'true'],
-  alone: ['firewall', 'budget/budget', 'const isAlone = past !== undefined &&', 'const isAlone = false &&'],
+  alone: ['firewall', 'budget/budget', 'const isAlone = earlier !== undefined &&', 'const isAlone = false &&'],
   delayed: ['firewall', 'budget/budget', 'delayedUntilMs(waiter) > nowMs', 'false'],
   probe: ['firewall', 'budget/budget', `kind === 'due' ? probeOf(line) : line[0]`, 'line[0]'],
   outage: ['outages', 'budget/pace', 'pace.unknownInARow >= OUTAGE_UNKNOWNS', 'false'],
-  operator: ['orders', 'budget/budget', 'isCounting || this.isPausedByOperator(nowMs)', 'isCounting'],
+  operator: ['commands', 'budget/budget', 'isCounting || this.isPausedByOperator(nowMs)', 'isCounting'],
   patience: ['impatient', 'follow-up/flow', 'if (this.port.nowMs() < this.#patienceEndsMs) return;', 'return;'],
   'known-turn': ['resets', 'budget/budget', 'Object.assign(turn, { owner: workflowId, runId })', ''],
   backoff: ['clocks', 'follow-up/flow', 'Math.min(this.#longestMs(longestMs), 500 * 2 ** times)', '1'],
   retold: ['retold', 'budget/budget', '!isUnderWay && mayHaveArrived(outcome) &&', '!isUnderWay &&'],
-  counted: ['retold', 'budget/budget', 'known.isCounted && mayHaveSent && known', 'false && known'],
+  counted: ['retold', 'budget/budget', 'latest.isFromList && mayHaveSent && latest', 'false && latest'],
   'ask-again': ['signals', 'follow-up/flow', 'const ASK_AGAIN_MS = 21_600_000', 'const ASK_AGAIN_MS = 1e9'],
-  'watch-run': ['resets', 'activities/index', 'order.runId !== ownRun().runId', 'false'],
+  'watch-run': ['resets', 'activities/index', 'request.runId !== ownRun().runId', 'false'],
   refused: ['refusals', 'budget/budget', ' + refused.length', ''],
   hold: ['backlog', 'budget/budget', `outcome === 'unknown' ? grant.overAtMs`, 'true ? grant.overAtMs'],
   'book-turn': ['budget-deletions', 'budget/budget', `turn.owner = workflowId;\n        delete turn.runId;`, ''],
@@ -70,14 +70,14 @@ export const breaks: Record<string, readonly [profile: string, file: string, tex
   undone: ['impatient+takeovers', 'follow-up/flow', `await this.port.nextTask();\n      const turn`, 'const turn'],
   canary: ['calm-batch', 'batch/part', 'if (index >= until) break;', ''],
   share: ['calm-batch', 'batch/part', 'this.#open.size < this.#order.share', 'this.#open.size < this.#order.share + 2'],
-  'tell-all': ['batch', 'batch/batch', 'part.order.tellAll = true;', ''],
+  'report-all': ['batch', 'batch/batch', 'part.order.reportAll = true;', ''],
   withdraw: ['batch', 'batch/part-flow', `await this.#ask(this.#part.positions('waiting'));`, ''],
   retries: ['batch', 'client/batch-retry', 'attempts.get(indexes[item.index] ?? -1)', 'attempts.get(-1)'],
   parts: ['batch', 'protocol/batch-protocol', 'part: `${part}-${hash}`', 'part: `${part}-uEsrHPkfhD2`'],
   missing: ['batch', 'batch/part-flow', 'const START_WITHIN_MS = 60_000', 'const START_WITHIN_MS = 0'],
 };
 
-const MOST_SEEDS = 1_500;
+const MAX_SEEDS = 1_500;
 
 /** The file of a rule without the rule. */
 export function withoutRule(name: string): { path: string; text: string } {
@@ -101,7 +101,7 @@ export async function findBreak(name: string): Promise<string | undefined> {
   });
   try {
     const broken = (await vite.ssrLoadModule('/tools/simulation/seed.ts')) as { runSeed: typeof runSeed };
-    for (let seed = 1; seed <= MOST_SEEDS; seed++) {
+    for (let seed = 1; seed <= MAX_SEEDS; seed++) {
       const [wrong] = (await broken.runSeed(profile, seed)).found;
       // A seed that is wrong anyway shows nothing.
       const isRight = !wrong || (await runSeed(profile, seed)).found.length === 0;

@@ -1,5 +1,5 @@
 import type { Batches } from './batch.js';
-import type { Order } from './log.js';
+import type { Command } from './log.js';
 import { followUp, projectBudget } from './ports.js';
 import { type Fault, isBudgetLost, isOnly } from './profiles.js';
 import type { Happened, Run } from './runs.js';
@@ -29,7 +29,7 @@ export function planFaults({ world, has, server, service, callers, log, budget }
     sender?.status === 'running'
       ? sender
       : chance.pick(callers.flatMap(({ workflowId }) => server.running(workflowId) ?? []));
-  const order = (input: Order) => server.tell(BUDGET_ID, 'order', input);
+  const command = (input: Command) => server.deliverByName(BUDGET_ID, 'command', input);
   const worker = () => chance.pick(server.workers);
 
   strike('workers', 6, () => void worker().die(chance.pick([0, 0, 2_000]), untilMs(60_000) - world.nowMs));
@@ -79,19 +79,21 @@ export function planFaults({ world, has, server, service, callers, log, budget }
     world.note('operator', run.workflowId);
     // A follow-up that was deleted is in no list: a budget that starts afresh cannot know of it.
     const how = chance.pick(['cancel', 'cancel', 'terminate', 'terminate', isBudgetLost(has) ? 'terminate' : 'delete']);
-    if (how === 'cancel') server.tell(run.workflowId, 'cancel');
+    if (how === 'cancel') server.deliverByName(run.workflowId, 'cancel');
     else if (how === 'terminate') server.close(run, 'terminated');
     else server.delete(run.workflowId);
   });
-  strike('words', 4, (sender) => server.tell(anyRunning(sender)?.workflowId ?? '', 'pollNow'));
-  strike('words', 4, () => server.tell(anyRunning()?.workflowId ?? '', 'answer', chance.pick([null, {}, 'no', 7])));
-  strike('words', 4, () => server.tell(BUDGET_ID, 'tell', chance.pick([null, {}, { kind: 'end' }])));
-  strike('words', 6, (sender) => {
+  strike('by-hand', 4, (sender) => server.deliverByName(anyRunning(sender)?.workflowId ?? '', 'pollNow'));
+  strike('by-hand', 4, () =>
+    server.deliverByName(anyRunning()?.workflowId ?? '', 'reply', chance.pick([null, {}, 'no', 7])),
+  );
+  strike('by-hand', 4, () => server.deliverByName(BUDGET_ID, 'report', chance.pick([null, {}, { kind: 'end' }])));
+  strike('by-hand', 6, (sender) => {
     const { workflowId = '' } = anyRunning(sender) ?? {};
     const word = chance.pick(['sent', 'notSent', 'perhaps']);
     const caller = callers.find((each) => each.workflowId === workflowId);
     if (caller && word === 'notSent') caller.isResendAllowed = true;
-    server.tell(workflowId, 'resolveDelivery', word);
+    server.deliverByName(workflowId, 'resolveDelivery', word);
   });
   strike('activities', 12, (sender) => {
     const open = [...(anyRunning(sender)?.activities ?? [])].filter(({ options }) => !options.isLocal);
@@ -103,12 +105,12 @@ export function planFaults({ world, has, server, service, callers, log, budget }
     else if (how === 'fail') activity.end({ error: new Error('failed by hand') });
     else activity.end({ value: chance.pick([{}, null, { kind: 'asked' }, { outcome: 'notSent' }]) });
   });
-  strike('orders', 3, () => {
+  strike('commands', 3, () => {
     const endsMs = Math.floor(untilMs(600_000));
-    order({ pause: chance.happens(0.5) ? {} : { untilMs: endsMs } });
-    world.at(endsMs, () => order({ resume: true }));
+    command({ pause: chance.happens(0.5) ? {} : { untilMs: endsMs } });
+    world.at(endsMs, () => command({ resume: true }));
   });
-  strike('orders', 2, () => order({ limit: chance.whole(1, budget.settings.limit) }));
+  strike('commands', 2, () => command({ limit: chance.whole(1, budget.settings.limit) }));
   strike('reuse', 6, () => {
     const caller = chance.pick(callers);
     const { workflowId, settings } = caller;
@@ -173,7 +175,7 @@ export function planFaults({ world, has, server, service, callers, log, budget }
     world.after(chance.between(0, 5_000), () => server.latest('follow-up-batch/b') ?? batches.start('b', next, {}));
   });
   // What a reset of the budget brings back does not last.
-  if (has.has('orders')) world.at(healedAtMs, () => order({ resume: true, limit: budget.settings.limit }));
+  if (has.has('commands')) world.at(healedAtMs, () => command({ resume: true, limit: budget.settings.limit }));
 }
 
 const isRefusedSend = (event: Happened): boolean =>

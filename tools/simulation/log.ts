@@ -1,5 +1,5 @@
 import { Failed } from '../../src/follow-up/flow.js';
-import { type Answer, type BudgetEvent, refusalOf } from '../../src/protocol/index.js';
+import { type AskReply, type FollowUpReport, refusalOf } from '../../src/protocol/index.js';
 import type { Run } from './runs.js';
 import type { Arrival } from './service.js';
 import { BUDGET_ID, seconds, type World } from './world.js';
@@ -21,7 +21,7 @@ export const verdicts = {
   unpaused: 'a slot was granted during a pause',
   hammered: 'the service refuses more messages in a minute than were under way and probe',
   blocked: 'a message waits beside a free slot because the service refuses others',
-  gone: 'a follow-up gives its job up, which was not found for less than half a minute',
+  notFound: 'a follow-up gives its job up, which was not found for less than half a minute',
   crash: 'an exception that nobody expects',
 };
 export type Verdict = keyof typeof verdicts;
@@ -29,8 +29,8 @@ export type Verdict = keyof typeof verdicts;
 /** How long a word of before the healing may travel. */
 const LATEST_WORD_MS = 20_000;
 
-/** What an operator orders of a budget. */
-export interface Order {
+/** A command of an operator to a budget. */
+export interface Command {
   pause?: { untilMs?: number };
   resume?: true;
   limit?: number;
@@ -91,20 +91,20 @@ export class Log {
     this.#limitedAtMs = undefined;
   }
 
-  ordered(fromMs: number, { pause, resume }: Order): void {
+  noteCommand(fromMs: number, { pause, resume }: Command): void {
     if (resume) this.#forget();
     if (!pause) return;
     this.#pauses = this.#pauses.filter(({ by }) => by === 'service');
     this.#pauses.push({ by: 'operator', fromMs, endMs: pause.untilMs ?? Infinity });
   }
 
-  heard(fromMs: number, event: BudgetEvent): void {
+  noteReport(fromMs: number, event: FollowUpReport): void {
     const grant = event.kind === 'end' ? event.runId : `${event.runId}/${event.sendNumber}`;
     const isNew = !this.givenBack.has(grant);
     this.givenBack.add(grant);
     // What is told again pauses nothing: an operator may have resumed.
-    const refusal = event.kind === 'settle' && (event.refusal ?? refusalOf(event.outcome));
-    if (event.kind === 'settle' && event.outcome === 'sent') this.#limitedAtMs = undefined;
+    const refusal = event.kind === 'outcome' && (event.refusal ?? refusalOf(event.outcome));
+    if (event.kind === 'outcome' && event.outcome === 'sent') this.#limitedAtMs = undefined;
     if (event.kind === 'end' || !isNew || !refusal) return;
     this.count('refusals', event.workflowId);
     const endMs = event.atMs - 1_000 + (event.retryAfterMs ?? 0);
@@ -118,9 +118,9 @@ export class Log {
     this.#limitedAtMs ??= fromMs;
   }
 
-  answered(workflowId: string, answer: Answer | undefined): void {
-    if (answer?.kind !== 'granted') return;
-    const { runId, sendNumber, grantedAtMs, overAtMs } = answer;
+  noteReply(workflowId: string, reply: AskReply | undefined): void {
+    if (reply?.kind !== 'granted') return;
+    const { runId, sendNumber, grantedAtMs, overAtMs } = reply;
     const grant = `${runId}/${sendNumber}`;
     if (this.#grants.has(grant)) return;
     this.#grants.set(grant, grantedAtMs);

@@ -7,9 +7,14 @@ import { trim } from '../../src/budget/trim.js';
 import type { Delivered, DeliveryDecision, FollowUpSettings as Settings } from '../../src/contract/index.js';
 import { FollowUp } from '../../src/follow-up/flow.js';
 import { readWatchResult } from '../../src/follow-up/judge.js';
-import { type FollowUpPort, type JobRead, readSendResult, readSlotAnswer } from '../../src/follow-up/port.js';
-import { answerSchema, askSchema, budgetEventSchema, type BudgetSettings } from '../../src/protocol/index.js';
-import type { Log, Order } from './log.js';
+import { type FollowUpPort, type ReadResult, readSendResult, readSlotResult } from '../../src/follow-up/port.js';
+import {
+  askSchema,
+  type BudgetSettings,
+  followUpReportSchema,
+  signalledReplySchema,
+} from '../../src/protocol/index.js';
+import type { Command, Log } from './log.js';
 import { type Code, ContinueAsNew, type Run } from './runs.js';
 import { Chance } from './world.js';
 
@@ -37,15 +42,15 @@ export function followUp(settings: Settings): Code {
       nextTask: () => condition(() => false, 1).then(() => undefined),
       show: ({ state }, sentAtMs) => run.show(state, sentAtMs),
       // A local activity first, which is never cancelled. If it fails, the server repeats a normal one.
-      askForSlot(order, untilMs, onTrouble) {
+      askForSlot(request, untilMs, onTrouble) {
         let isStopped = false;
         let again: ReturnType<Run['activity']> | undefined;
         const ask = async () => {
-          const { value, error } = (await run.activity('askForSlot', order, ASK_ONCE).result) ?? {};
-          if (isStopped || !error) return readSlotAnswer(value);
+          const { value, error } = (await run.activity('askForSlot', request, ASK_ONCE).result) ?? {};
+          if (isStopped || !error) return readSlotResult(value);
           onTrouble({ reason: (error as { type?: string }).type ?? 'service', message: error.message });
-          again = run.activity('askForSlot', order, { ...ASK_AGAIN, wholeMs: Math.max(1, untilMs - nowMs()) });
-          return readSlotAnswer((await again.result)?.value);
+          again = run.activity('askForSlot', request, { ...ASK_AGAIN, wholeMs: Math.max(1, untilMs - nowMs()) });
+          return readSlotResult((await again.result)?.value);
         };
         return { result: ask(), stop: () => (again ? again.stop() : void (isStopped = true)) };
       },
@@ -57,32 +62,32 @@ export function followUp(settings: Settings): Code {
       },
       async readJob(job) {
         const read = await run.activity('readJob', job, ASK_ONCE).result;
-        return (read?.value as JobRead | undefined) ?? { kind: 'failed', message: 'not in time' };
+        return (read?.value as ReadResult | undefined) ?? { kind: 'failed', message: 'not in time' };
       },
-      async sendMessage(order) {
-        const once = { startToCloseMs: Math.max(order.grant.leaseMs, 10_000), attempts: 1 };
-        const { value, error } = (await run.activity('sendMessage', order, once).result) ?? {};
+      async sendMessage(request) {
+        const once = { startToCloseMs: Math.max(request.grant.leaseMs, 10_000), attempts: 1 };
+        const { value, error } = (await run.activity('sendMessage', request, once).result) ?? {};
         const details: unknown = error instanceof TimeoutFailure ? error.lastHeartbeatDetails : undefined;
-        return { ...readSendResult(value, order), ...(details as object) };
+        return { ...readSendResult(value, request), ...(details as object) };
       },
-      async tellBudget(event) {
-        const input = { projectId: 'p', event: { runId, ...event, workflowId } };
-        await run.activity('tellBudget', input, TELL).result;
+      async reportToBudget(report) {
+        const input = { projectId: 'p', report: { runId, ...report, workflowId } };
+        await run.activity('reportToBudget', input, TELL).result;
       },
-      watchJob(order) {
-        const wholeMs = Math.max(1, order.deadlineMs - nowMs()) + 120_000;
+      watchJob(request) {
+        const wholeMs = Math.max(1, request.deadlineMs - nowMs()) + 120_000;
         const retryMs = [Math.min(30_000, settings.poll.initialIntervalMs), 30_000] as const;
-        const { result, stop } = run.activity('watchJob', order, { heartbeatMs: 60_000, wholeMs, retryMs });
+        const { result, stop } = run.activity('watchJob', request, { heartbeatMs: 60_000, wholeMs, retryMs });
         return { result: result.then((end) => readWatchResult(end?.value)), stop };
       },
     } satisfies FollowUpPort);
     const handlers = {
-      answer: (input: unknown) => receive(answerSchema, input, (answer) => flow.receive(answer)),
+      reply: (input: unknown) => receive(signalledReplySchema, input, (reply) => flow.receive(reply)),
       wake: () => flow.wake(),
       cancel: () => flow.cancel(),
       pollNow: () => flow.pollNow(),
       resolveDelivery: (word: unknown) =>
-        flow.refusalOfDecision(word) ?? flow.resolveDelivery(word as DeliveryDecision),
+        flow.issueWithDecision(word) ?? flow.resolveDelivery(word as DeliveryDecision),
     };
     return { main: () => flow.run(), handlers };
   };
@@ -92,22 +97,22 @@ export function followUp(settings: Settings): Code {
 /** `mostEvents`: after how many events it continues as new. */
 export interface BudgetOptions {
   settings: BudgetSettings;
-  places: { most: number; mostForJob: number };
+  capacity: { total: number; forJob: number };
   mostEvents: number;
   assumeFull?: boolean;
 }
 
 /** The shipped budget and its loop, over a port that does what that of its workflow does. */
-export function projectBudget({ settings, places, mostEvents, assumeFull = false }: BudgetOptions, log: Log): Code {
+export function projectBudget({ settings, capacity, mostEvents, assumeFull = false }: BudgetOptions, log: Log): Code {
   const begin = (run: Run) => {
     const { server, originalRunId, nowMs, condition } = run;
     const before = run.before as BudgetState | undefined;
     const liveLog = () => (run.isReplaying ? undefined : log);
-    const budget = new Budget(structuredClone(before) ?? newState(settings, run.startedAtMs), places);
+    const budget = new Budget(structuredClone(before) ?? newState(settings, run.startedAtMs), capacity);
     const loop = new BudgetLoop(budget, {
       ...{ originalRunId, nowMs, condition, allAnswered: () => Promise.resolve(), show: () => undefined },
-      async send(message) {
-        liveLog()?.answered(message.workflowId, message.answer);
+      async signal(message) {
+        liveLog()?.noteReply(message.workflowId, message.reply);
         return (await run.call((id) => server.signalFromBudget(run, id, message)).result)?.value !== false;
       },
       async listRecentSends(query) {
@@ -128,19 +133,19 @@ export function projectBudget({ settings, places, mostEvents, assumeFull = false
     const handlers = {
       ask(input: unknown) {
         const ask = askSchema.parse(input);
-        const answer = loop.ask(ask);
-        liveLog()?.answered(ask.workflowId, answer);
-        return answer;
+        const reply = loop.ask(ask);
+        liveLog()?.noteReply(ask.workflowId, reply);
+        return reply;
       },
-      tell: (input: unknown) =>
-        receive(budgetEventSchema, input, (event) => {
-          liveLog()?.heard(nowMs(), event);
-          loop.receive(event);
+      report: (input: unknown) =>
+        receive(followUpReportSchema, input, (report) => {
+          liveLog()?.noteReport(nowMs(), report);
+          loop.receive(report);
         }),
-      order: (input: unknown) =>
+      command: (input: unknown) =>
         loop.change((nowMs) => {
-          const { pause, resume, limit } = input as Order;
-          liveLog()?.ordered(nowMs, input as Order);
+          const { pause, resume, limit } = input as Command;
+          liveLog()?.noteCommand(nowMs, input as Command);
           if (pause) budget.pause(nowMs, pause);
           if (resume) budget.resume(nowMs);
           if (limit !== undefined) budget.setLimit(nowMs, { limit });

@@ -1,9 +1,9 @@
 /** The kinds of faults, each a profile of its own. */
-export const faults = [
+const faults = [
   ...(['workers', 'freezes', 'clocks', 'network', 'signals', 'service', 'refusals', 'stale', 'takeovers'] as const),
   ...(['firewall', 'outages'] as const),
-  ...(['budget-resets', 'budget-stops', 'budget-deletions', 'resets', 'stops', 'words', 'activities'] as const),
-  ...(['orders', 'reuse', 'impatient', 'crowds', 'retold', 'revived', 'batch'] as const),
+  ...(['budget-resets', 'budget-stops', 'budget-deletions', 'resets', 'stops', 'by-hand', 'activities'] as const),
+  ...(['commands', 'reuse', 'impatient', 'crowds', 'retold', 'revived', 'batch'] as const),
 ];
 export type Fault = (typeof faults)[number];
 

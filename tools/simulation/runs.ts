@@ -1,12 +1,12 @@
 import type { BatchFlow } from '../../src/batch/batch-flow.js';
 import type { PartFlow } from '../../src/batch/part-flow.js';
-import type { Budget, Message } from '../../src/budget/budget.js';
+import type { Budget, FollowUpSignal } from '../../src/budget/budget.js';
 import type { PartInput } from '../../src/protocol/index.js';
 import { drain, type World } from './world.js';
 
 /** What a workflow is told by name (a signal, an update, a cancel), or the result of a call of its port. */
 export type Happened =
-  { name: string; input?: unknown; reply?: (answer: unknown) => void } | ({ id: number } & Outcome);
+  { name: string; input?: unknown; reply?: (result: unknown) => void } | ({ id: number } & Outcome);
 
 /** How a call of a port ended. */
 export interface Outcome {
@@ -59,8 +59,8 @@ export interface Host {
   plan(run: Run): void;
   close(run: Run, status: 'completed' | 'failed', end: Outcome): void;
   deliver(run: Run, event: Happened): boolean;
-  tell(workflowId: string, name: string, input?: unknown): boolean;
-  signalFromBudget(run: Run, id: number, message: Message): () => void;
+  deliverByName(workflowId: string, name: string, input?: unknown): boolean;
+  signalFromBudget(run: Run, id: number, message: FollowUpSignal): () => void;
   watchEnd(run: Run, id: number, workflowId: string): () => void;
   startActivity(run: Run, id: number, name: string, input: unknown, options: ActivityOptions): () => void;
 }
@@ -79,7 +79,7 @@ class Memory {
   lastCall = 0;
   end: readonly ['completed' | 'failed', Outcome] | undefined;
   /** A local call is part of a workflow task. */
-  readonly calls = new Map<number, { begin: Begin; isLocal: boolean; settle: (outcome?: Outcome) => void }>();
+  readonly calls = new Map<number, { begin: Begin; isLocal: boolean; finish: (outcome?: Outcome) => void }>();
   readonly conditions = new Set<{ isOver: () => boolean; meet: () => void }>();
   handlers: Handlers | undefined;
 }
@@ -104,7 +104,7 @@ export class Run {
   /** What its activities were given. A reset run takes over those under way as they are. */
   readonly inputs = new Map<number, unknown>();
   readonly #stops = new Map<number, () => void>();
-  #answers: (() => void)[] = [];
+  #replies: (() => void)[] = [];
   /** Calls that the task under way stops. */
   #stopped: number[] = [];
   /** When the last task was written: its calls, and what it showed. */
@@ -186,7 +186,7 @@ export class Run {
     this.#written = { calls: lastCall, states: this.states.length };
     for (const id of this.#stopped.splice(0)) this.#stops.get(id)?.();
     for (const [id, { begin }] of calls) this.#begin(id, begin);
-    for (const answer of this.#answers.splice(0)) answer();
+    for (const result of this.#replies.splice(0)) result();
   }
 
   /** The task under way is lost: what it brought comes again, with what came since, and nothing of it was ordered. */
@@ -204,16 +204,16 @@ export class Run {
       this.inputs.delete(id);
     }
     this.#stopped = [];
-    this.#answers = [];
+    this.#replies = [];
   }
 
   /** `result` is `undefined` if the call was stopped. */
   call(begin: Begin, isLocal = false): { result: Promise<Outcome | undefined>; stop: () => void } {
     const { calls } = this.#memory;
     const id = ++this.#memory.lastCall;
-    const result = new Promise<Outcome | undefined>((settle) => calls.set(id, { begin, isLocal, settle }));
+    const result = new Promise<Outcome | undefined>((finish) => calls.set(id, { begin, isLocal, finish }));
     if (isLocal && !this.isReplaying) this.#begin(id, begin);
-    return { result, stop: () => this.#settle(id) };
+    return { result, stop: () => this.#finish(id) };
   }
 
   activity = (name: string, input: unknown, options: ActivityOptions) =>
@@ -269,26 +269,26 @@ export class Run {
 
   #apply(event: Happened, handlers: Handlers): void {
     this.#memory.events += 1;
-    if ('id' in event) return this.#settle(event.id, { ...event, value: structuredClone(event.value) });
+    if ('id' in event) return this.#finish(event.id, { ...event, value: structuredClone(event.value) });
     const { name, input, reply } = event;
-    let answer: unknown;
+    let result: unknown;
     try {
-      answer = structuredClone(handlers[name]?.(structuredClone(input)));
+      result = structuredClone(handlers[name]?.(structuredClone(input)));
     } catch (error) {
-      answer = error;
+      result = error;
     }
-    if (reply) this.#answers.push(() => reply(answer));
+    if (reply) this.#replies.push(() => reply(result));
   }
 
   #begin(id: number, begin: Begin): void {
     if (!this.#stops.has(id)) this.#stops.set(id, begin(id));
   }
 
-  #settle(id: number, outcome?: Outcome): void {
+  #finish(id: number, outcome?: Outcome): void {
     const call = this.#memory.calls.get(id);
     this.#memory.calls.delete(id);
     if (call?.isLocal && !outcome && !this.isReplaying) this.#stops.get(id)?.();
     else if (call && !outcome) this.#stopped.push(id);
-    call?.settle(outcome);
+    call?.finish(outcome);
   }
 }

@@ -15,13 +15,13 @@ const FAULTS_MS = 1_800_000;
 const END_MS = 16 * 3_600_000;
 const LOOK_EVERY_MS = 60_000;
 /** A budget checks the owners of turns every ten minutes, and who found no place asks again after half an hour. */
-const MOST_LOOKS = 65;
+const MAX_LOOKS = 65;
 /** A follow-up asks again after six hours, because its grant may be lost. */
-const MOST_LOOKS_UNHEARD = 370;
+const MAX_LOOKS_UNHEARD = 370;
 /** A message that was refused waits up to an hour more. */
-const MOST_LOOKS_DELAYED = 2 * MOST_LOOKS;
+const MAX_LOOKS_DELAYED = 2 * MAX_LOOKS;
 /** Several jobs that answer 429 may each pause the project twice, for two minutes. */
-const MOST_LOOKS_BLOCKED = 25;
+const MAX_LOOKS_BLOCKED = 25;
 
 /** Runs the world of one seed until all is over. */
 export async function runSeed(profile: string, seed: number, print?: (line: string) => void) {
@@ -61,9 +61,9 @@ async function runWorld(world: World, profile: string): Promise<Log> {
   const server = new Server(world, log, offsetMs, () => ({ ...chancesOf('signals'), undone: undone() }));
   const budget = {
     settings: { limit, windowMs, marginMs, reserve },
-    places: has.has('crowds')
-      ? { most: chance.pick([2, 3, 4, 5, 6, 1_000, 1_000]), mostForJob: 2 }
-      : { most: 1_000, mostForJob: 10 },
+    capacity: has.has('crowds')
+      ? { total: chance.pick([2, 3, 4, 5, 6, 1_000, 1_000]), forJob: 2 }
+      : { total: 1_000, forJob: 10 },
     mostEvents: chance.pick([50, 330, 1_000]),
   };
   const stage: Stage = { world, has, server, service, log, callers: [], budget };
@@ -145,10 +145,10 @@ function watchForStuck({ world, has, server, service, callers, log }: Stage): vo
       const count = couldGo ? (looks.get(workflowId) ?? 0) + 1 : 0;
       looks.set(workflowId, count);
       const isDelayed = state.waiters.find((waiter) => waiter.workflowId === workflowId)?.refusals !== undefined;
-      if (count === (has.has('signals') ? MOST_LOOKS_UNHEARD : isDelayed ? MOST_LOOKS_DELAYED : MOST_LOOKS))
+      if (count === (has.has('signals') ? MAX_LOOKS_UNHEARD : isDelayed ? MAX_LOOKS_DELAYED : MAX_LOOKS))
         log.find('stuck', workflowId, `${free} slots are free`);
       const isHealthy = isFirewalled && !service.blocked.has(settings.jobId);
-      if (isHealthy && count === MOST_LOOKS_BLOCKED) log.find('blocked', workflowId, `${free} slots are free`);
+      if (isHealthy && count === MAX_LOOKS_BLOCKED) log.find('blocked', workflowId, `${free} slots are free`);
     }
   };
   world.at(isFirewalled ? START_MS : log.healedAtMs, look);

@@ -1,6 +1,6 @@
 import { ApplicationFailure, TimeoutFailure } from '@temporalio/common';
 import { msToNumber } from '@temporalio/common/lib/time.js';
-import type { ListedSend, Message } from '../../src/budget/budget.js';
+import type { FollowUpSignal, ListedSend } from '../../src/budget/budget.js';
 import { defined } from '../../src/common/index.js';
 import { Failed } from '../../src/follow-up/flow.js';
 import { outcomeOf } from './client.js';
@@ -70,7 +70,7 @@ export class Server implements Host {
     return true;
   }
 
-  tell(workflowId: string, name: string, input?: unknown, reply?: (answer: unknown) => void): boolean {
+  deliverByName(workflowId: string, name: string, input?: unknown, reply?: (result: unknown) => void): boolean {
     return this.deliver(this.running(workflowId), { name, input: structuredClone(input), ...(reply && { reply }) });
   }
 
@@ -149,20 +149,20 @@ export class Server implements Host {
     this.#watchers.delete(child.workflowId);
   }
 
-  signalFromBudget(from: Run, id: number, { workflowId, answer }: Message): () => void {
+  signalFromBudget(from: Run, id: number, { workflowId, reply }: FollowUpSignal): () => void {
     const { world, log } = this;
     const { late, doubled, lost } = this.faults();
-    const name = answer ? 'answer' : 'wake';
+    const name = reply ? 'reply' : 'wake';
     log.count('signals', workflowId);
     const isLost = world.chance.happens(lost);
     const travelMs = () => (world.chance.happens(late) ? world.chance.between(0, 5_000) : world.chance.between(2, 40));
     let wasFound = false;
-    const tell = () => (wasFound = this.tell(workflowId, name, answer) || wasFound);
-    if (world.chance.happens(doubled)) world.after(travelMs(), tell);
+    const deliver = () => (wasFound = this.deliverByName(workflowId, name, reply) || wasFound);
+    if (world.chance.happens(doubled)) world.after(travelMs(), deliver);
     return world.after(travelMs(), () => {
       if (from.status !== 'running' && world.chance.happens(0.5)) return;
-      const isFound = isLost || tell();
-      world.note('signal', workflowId, JSON.stringify(answer ?? name), isFound ? '' : 'not found');
+      const isFound = isLost || deliver();
+      world.note('signal', workflowId, JSON.stringify(reply ?? name), isFound ? '' : 'not found');
       if (!isFound || isLost) log.givenBack.add(workflowId);
       this.deliver(from, { id, value: isFound });
     });

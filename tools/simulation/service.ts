@@ -22,7 +22,7 @@ export interface Arrival {
 
 const REFUSALS = [401, 402, 429] as const;
 
-const answer = (statusCode: number, body: BodyKind = 'other', more: Partial<SendMessageOutcome> = {}) => ({
+const responseOf = (statusCode: number, body: BodyKind = 'other', more: Partial<SendMessageOutcome> = {}) => ({
   ...{ outcome: signOf(statusCode, body).message, statusCode, ...more },
 });
 
@@ -107,26 +107,26 @@ export class Service {
     const arrival: Arrival = { ...from, isAccepted: false, isRefused, turn: 0, isBehind: false };
     arrivals.push(arrival);
     const statusCode = refusal ?? block;
-    if (statusCode !== undefined) return answer(statusCode, 'other', statusCode === 429 ? this.#retryAfter() : {});
+    if (statusCode !== undefined) return responseOf(statusCode, 'other', statusCode === 429 ? this.#retryAfter() : {});
     if (until.hiding > nowMs && chance.happens(0.3)) {
       arrival.isMissing = true;
-      return answer(404);
+      return responseOf(404);
     }
     if (until.silent > nowMs) {
       arrival.isUnclear = true;
-      return answer(503);
+      return responseOf(503);
     }
-    if (this.#job(jobId).status === 'archived') return answer(400);
-    if (until.failing > nowMs && chance.happens(0.4)) return answer(500);
+    if (this.#job(jobId).status === 'archived') return responseOf(400);
+    if (until.failing > nowMs && chance.happens(0.4)) return responseOf(500);
     const turn = ++job.turns;
     Object.assign(arrival, { isAccepted: true, turn, isBehind: this.isAtWork(jobId) });
     world.note('accepted', prompt, 'turn', turn, arrival.isBehind ? 'behind another' : '');
     const beginMs = Math.max(nowMs, job.busyUntilMs) + chance.between(0, settings.showMs);
     this.#set(jobId, beginMs, { id: jobId, status: 'active', prLink: this.#keptLink(jobId), turn });
     this.#endTurn(jobId, turn, beginMs + chance.between(this.#turnMs[0]!, this.#turnMs[1]!));
-    if (until.failing > nowMs && chance.happens(0.4)) return answer(502);
+    if (until.failing > nowMs && chance.happens(0.4)) return responseOf(502);
     const shown = job.states.findLast(({ atMs }) => atMs <= nowMs)!.job;
-    return chance.happens(0.5) ? answer(200, 'job', { job: { ...shown } }) : answer(202, 'none');
+    return chance.happens(0.5) ? responseOf(200, 'job', { job: { ...shown } }) : responseOf(202, 'none');
   }
 
   #job = (jobId: string): AgentJob => this.jobs.get(jobId)!.states.at(-1)!.job;

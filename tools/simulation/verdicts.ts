@@ -8,15 +8,15 @@ import { seconds } from './world.js';
 
 /** The longest that may pass, by itself, after the last fault and a follow-up's own timeouts. */
 const SLACK_MS = 600_000;
-const MOST_AN_HOUR = 90;
+const MAX_AN_HOUR = 90;
 /** Ten are under way. A pause of a second, one of four, and so on, each let one probe. */
-const MOST_REFUSED_A_MINUTE = 18;
+const MAX_REFUSED_A_MINUTE = 18;
 /** Who starts so much later asks later, too. */
 const LATER_MS = 1_000;
 /** For how long a job may be missing. */
 const LEAST_MISSING_MS = 30_000;
 /** For how long a message that is not found may wait for another slot, and be on its way. */
-const MOST_APART_MS = 400_000;
+const MAX_APART_MS = 400_000;
 /** No poll need see a job that is found for a shorter time. */
 const LONGEST_POLL_MS = 60_000;
 
@@ -34,12 +34,12 @@ export function judgeSeed(stage: Stage, hasBatch: boolean): void {
   const crowd = counted.find(({ atMs }, i) => i >= limit && atMs - counted[i - limit]!.atMs < windowMs);
   if (crowd) log.find('over', `${limit + 1} within a window at`, seconds(crowd.atMs), crowd.prompt);
   const refused = arrivals.filter(({ isRefused, isUnclear }) => isRefused || isUnclear);
-  const flood = refused.find(({ atMs }, i) => atMs - (refused[i - MOST_REFUSED_A_MINUTE]?.atMs ?? -Infinity) < 60_000);
-  if (flood && !isBudgetLost(has) && !has.has('orders')) log.find('hammered', seconds(flood.atMs));
+  const flood = refused.find(({ atMs }, i) => atMs - (refused[i - MAX_REFUSED_A_MINUTE]?.atMs ?? -Infinity) < 60_000);
+  if (flood && !isBudgetLost(has) && !has.has('commands')) log.find('hammered', seconds(flood.atMs));
   const keepsOrder: readonly Fault[] = [
-    'orders',
+    'commands',
     'impatient',
-    ...(budget.places.most > 6 ? (['crowds'] as const) : []),
+    ...(budget.capacity.total > 6 ? (['crowds'] as const) : []),
   ];
   if (!hasBatch && [...has].every((fault) => keepsOrder.includes(fault))) judgeOrder(stage);
   // A retry of a batch sends again what a job failed at.
@@ -69,7 +69,7 @@ export function judgeSeed(stage: Stage, hasBatch: boolean): void {
     if (last?.status === 'running') log.find('lost', workflowId, last.runId, last.states.at(-1)?.state);
     const hours = Math.max(1, ((last?.closedAtMs ?? Infinity) - startsAtMs) / 3_600_000);
     const [asks = 0, signals = 0] = [log.counts.asks.get(workflowId), log.counts.signals.get(workflowId)];
-    if (Math.max(asks, signals) / hours > MOST_AN_HOUR) log.find('hot', workflowId, asks, 'asks', signals, 'signals');
+    if (Math.max(asks, signals) / hours > MAX_AN_HOUR) log.find('hot', workflowId, asks, 'asks', signals, 'signals');
   }
 }
 
@@ -118,8 +118,8 @@ function judgeRun({ log, has, server, service }: Stage, caller: Caller, runs: Ru
     const isLong = longestOf(service.hidden, run.tasks[0]?.atMs ?? 0, run.closedAtMs) >= LEAST_MISSING_MS;
     const arrivals = service.arrivals.filter(({ runId }) => runId === run.runId);
     const [first, second] = arrivals.slice(-2);
-    const isTwice = first?.isMissing && second?.isMissing && second.atMs - first.atMs < MOST_APART_MS;
-    if (!isLong && !isTwice) log.find('gone', who);
+    const isTwice = first?.isMissing && second?.isMissing && second.atMs - first.atMs < MAX_APART_MS;
+    if (!isLong && !isTwice) log.find('notFound', who);
   }
   const { budgetWaitTimeoutMs, jobTimeoutMs, settleTimeMs } = caller.settings;
   const patienceEndsMs = Math.max((run.tasks[0]?.atMs ?? 0) + budgetWaitTimeoutMs, log.healedAtMs);

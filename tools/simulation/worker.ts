@@ -88,9 +88,9 @@ export class Worker implements WorkerProcess {
     const context = {
       info: { ...info, workflowExecution, heartbeatDetails: structuredClone(details) },
       log: { info: () => undefined, warn: () => undefined },
-      heartbeat: (seen: unknown) => {
+      heartbeat: (observation: unknown) => {
         if (latest === undefined) this.#resume(Math.max(1, beatAtMs + BEAT_EVERY_MS - world.nowMs), flush);
-        latest = structuredClone(seen);
+        latest = structuredClone(observation);
       },
       sleep: async (ms: number) => {
         await this.#sleep(ms);
@@ -132,7 +132,7 @@ export class Worker implements WorkerProcess {
   }
 
   /** Something goes over the network and comes back, each way perhaps never. Otherwise `silent` is the answer. */
-  #call = <T>(timeoutMs: number, silent: T, there: (answer: (value: T) => void) => void): Promise<T> =>
+  #call = <T>(timeoutMs: number, silent: T, there: (reply: (value: T) => void) => void): Promise<T> =>
     new Promise((resolve) => {
       const { world } = this.stage;
       const stop = this.#resume(timeoutMs, () => resolve(silent));
@@ -144,7 +144,7 @@ export class Worker implements WorkerProcess {
     });
 
   /** A call of Temporal, which fails if `there` answers with an error. */
-  async #ask<T>(there: (answer: (value: T | Error) => void) => void): Promise<T> {
+  async #ask<T>(there: (reply: (value: T | Error) => void) => void): Promise<T> {
     const value = await this.#call<T | Error>(5_000, new Error('DEADLINE_EXCEEDED'), there);
     if (value instanceof Error) throw value;
     return value;
@@ -155,34 +155,38 @@ export class Worker implements WorkerProcess {
     const { settings } = this;
     const budgets: Budgets = {
       ask: (projectId, ask) =>
-        this.#ask((answer) => {
+        this.#ask((reply) => {
           log.count('asks', ask.workflowId);
           if (ask.refusal) log.count('refusals', ask.workflowId);
           world.note('ask', ask.workflowId, ask.runId, ask.sendNumber);
           if (!server.latest(BUDGET_ID)) server.start(BUDGET_ID, this.budgetCode);
-          const isTaken = server.tell(BUDGET_ID, 'ask', ask, (said) => answer(said as Error));
-          if (!isTaken) answer(new BudgetStoppedError(projectId));
+          const isTaken = server.deliverByName(BUDGET_ID, 'ask', ask, (said) => reply(said as Error));
+          if (!isTaken) reply(new BudgetStoppedError(projectId));
         }),
-      tell: async (_, event) => {
+      report: async (_, report) => {
         // So long that the workflow task of a follow-up ends before: a reset can go back to between send and word.
         if (this.stage.has.has('retold')) await this.#sleep(world.chance.between(0, 9_500));
-        await this.#ask((answer) => {
-          world.note('tell', JSON.stringify(event), server.tell(BUDGET_ID, 'tell', event) ? '' : 'not found');
-          answer(undefined);
+        await this.#ask((reply) => {
+          world.note(
+            'report',
+            JSON.stringify(report),
+            server.deliverByName(BUDGET_ID, 'report', report) ? '' : 'not found',
+          );
+          reply(undefined);
         });
       },
       wasDelivered: (_, send) =>
-        this.#ask((answer) => answer(server.latest(BUDGET_ID)?.budget?.wasDelivered(send) ?? 'no')),
+        this.#ask((reply) => reply(server.latest(BUDGET_ID)?.budget?.wasDelivered(send) ?? 'no')),
       closedAtMs: (workflowId, runId) =>
-        this.#ask((answer) => {
+        this.#ask((reply) => {
           const run = server.runs.get(workflowId)?.find((each) => each.runId === runId);
-          answer(!run ? new Error('not found') : run.status === 'running' ? undefined : run.closedAtMs);
+          reply(!run ? new Error('not found') : run.status === 'running' ? undefined : run.closedAtMs);
         }),
-      listSends: (query) => this.#ask((answer) => answer({ sends: server.list(query), others: 0 })),
+      listSends: (query) => this.#ask((reply) => reply({ sends: server.list(query), others: 0 })),
     };
     const late: GetJobOutcome = { kind: 'failed', reason: 'timeout', message: 'timeout' };
     const getJob: AgentJobsClient['getJob'] = ({ jobId }) =>
-      this.#call<GetJobOutcome>(7_000, late, (answer) => answer(service.read(jobId)));
+      this.#call<GetJobOutcome>(7_000, late, (reply) => reply(service.read(jobId)));
     const stopwatchMs = () => world.nowMs - this.#stoodStillMs;
     const clocks = { wallMs: () => world.nowMs + settings.offsetMs, stopwatchMs };
     const agentJobs = { getJob, sendMessage: this.#sendMessage };
@@ -191,7 +195,7 @@ export class Worker implements WorkerProcess {
     const find =
       <Input, Found>(what: (input: Input) => Promise<Found>) =>
       (input: Input) =>
-        this.#ask<Found>((answer) => void what(input).then(answer, answer));
+        this.#ask<Found>((reply) => void what(input).then(reply, reply));
     const shipped = createActivities({ agentJobs, budgets, ...settings, handBack, linksArePrivate: false, clocks });
     return { ...shipped, findItems: find(findItems), findPart: find(findPart) };
   }

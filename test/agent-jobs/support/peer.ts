@@ -5,7 +5,7 @@ import * as tls from 'node:tls';
 /** A certificate authority for tests only, and the certificates that it signed. They are valid for 100 years. */
 export const tlsFile = (name: string) => readFileSync(new URL(`../tls/${name}`, import.meta.url), 'utf8');
 
-export interface ReceivedRequest {
+interface ReceivedRequest {
   method: string;
   path: string;
   /** Names in lower case. */
@@ -83,7 +83,7 @@ export async function startPeer(script: PeerScript = {}): Promise<Peer> {
 }
 
 /** The bytes of an answer, with a content-length. */
-export function answer(status: number, body: unknown = {}, headers: Record<string, string> = {}): string {
+export function respond(status: number, body: unknown = {}, headers: Record<string, string> = {}): string {
   const text = typeof body === 'string' ? body : JSON.stringify(body);
   const length = String(Buffer.byteLength(text));
   const lines = Object.entries({ 'content-type': 'application/json', 'content-length': length, ...headers });

@@ -15,13 +15,13 @@ import {
 import { accept, invalidInput } from './failures.js';
 
 /** Registers the handlers of operators' updates. All but `take` return the status. */
-export function handleOrders(loop: BudgetLoop, status: (nowMs: number) => BudgetStatus): void {
+export function handleUpdates(loop: BudgetLoop, status: (nowMs: number) => BudgetStatus): void {
   const { budget } = loop;
   const parseLimit = (input: unknown) => accept(parseInput(setLimitInputSchema, input ?? {}));
   const parsePause = (input: unknown) => accept(parseInput(pauseInputSchema, input ?? {}));
-  const apply = (order: (nowMs: number) => void) =>
+  const apply = (change: (nowMs: number) => void) =>
     loop.change((nowMs) => {
-      order(nowMs);
+      change(nowMs);
       return status(nowMs);
     });
   const setLimit = (input: unknown) => {

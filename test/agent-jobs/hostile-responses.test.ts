@@ -2,7 +2,7 @@ import { Readable } from 'node:stream';
 import { expect, test } from 'vitest';
 import { eventually } from '../support/eventually.js';
 import { acts, get, send, sendUntilDeadline, useClient, usePeer, writes } from './support/harness.js';
-import { answer } from './support/peer.js';
+import { respond } from './support/peer.js';
 
 const chunk = Buffer.alloc(65_536, 'x');
 
@@ -58,9 +58,9 @@ test('terminal escapes and control characters are removed, and half characters r
   const json =
     '{"id":"a\\u0000b","model":"\\u001b[31mred\\u001b[0m\\ud800","prLink":"https://x/\\u202e1","n\\u0007":"line\\nline"}';
   const job = { id: 'ab', model: 'red\ufffd', prLink: 'https://x/1', n: 'line\nline' };
-  expect(await get(useClient((await usePeer(writes(answer(200, json)))).url))).toEqual({ kind: 'job', job });
+  expect(await get(useClient((await usePeer(writes(respond(200, json)))).url))).toEqual({ kind: 'job', job });
   const error = `bad\u001b]8;;http://evil\u0007link\r\n\u009b2Jprompt\u0000 ${'é'.repeat(600)}`;
-  const { message = '' } = await send(useClient((await usePeer(writes(answer(400, { error })))).url));
+  const { message = '' } = await send(useClient((await usePeer(writes(respond(400, { error })))).url));
   expect(message).toMatch(/^HTTP 400: bad.*link prompt é+…$/);
   // eslint-disable-next-line no-control-regex -- the absence of control characters is what is asserted
   expect(message).not.toMatch(/[\u0000-\u001f\u007f-\u009f]/);
@@ -69,6 +69,6 @@ test('terminal escapes and control characters are removed, and half characters r
 
 test('a field named __proto__ changes nothing', async () => {
   const body = '{"id":"a","__proto__":{"status":"completed"},"x":{"__proto__":{"y":1}}}';
-  const outcome = await get(useClient((await usePeer(writes(answer(200, body)))).url));
+  const outcome = await get(useClient((await usePeer(writes(respond(200, body)))).url));
   expect(outcome).toEqual({ kind: 'job', job: { id: 'a', x: {} } });
 });

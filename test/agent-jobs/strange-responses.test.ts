@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { acts, API_KEY, get, JOB, send, useClient, usePeer, writes } from './support/harness.js';
-import { answer, type PeerConnection } from './support/peer.js';
+import { type PeerConnection, respond } from './support/peer.js';
 
 const CONTINUE = 'HTTP/1.1 100 Continue\r\n\r\n';
 const containing = (text: string) => expect.stringMatching(new RegExp(text, 's')) as string;
@@ -8,7 +8,7 @@ const containing = (text: string) => expect.stringMatching(new RegExp(text, 's')
 /** What a service answers to every request, and what that means for a read and for a message. */
 type Row = [name: string, bytes: string, read: object, sent: object];
 
-const job = (name: string, shown: object = JOB, bytes = answer(200, shown)): Row => [
+const job = (name: string, shown: object = JOB, bytes = respond(200, shown)): Row => [
   name,
   bytes,
   { kind: 'job', job: shown },
@@ -18,35 +18,35 @@ const job = (name: string, shown: object = JOB, bytes = answer(200, shown)): Row
 const noJob = (name: string, body: unknown, text: string, outcome = 'unknown'): Row => {
   const message = containing(text);
   const read = { kind: 'failed', reason: 'invalid-body', message };
-  return [name, answer(200, body), read, { outcome, statusCode: 200, message: containing('^HTTP 200') }];
+  return [name, respond(200, body), read, { outcome, statusCode: 200, message: containing('^HTTP 200') }];
 };
 /** A body that could not be read. */
 const unread = (name: string, body: unknown, text: string, headers = {}): Row => {
   const message = containing(text);
-  return [name, answer(200, body, headers), { reason: 'invalid-body', message }, { outcome: 'sent', message }];
+  return [name, respond(200, body, headers), { reason: 'invalid-body', message }, { outcome: 'sent', message }];
 };
 const redirect = (name: string, status: number, headers: Record<string, string>, text: string): Row => {
   const common = { statusCode: status, message: containing(`HTTP ${status}.*${text}`) };
-  const bytes = answer(status, '', headers);
+  const bytes = respond(status, '', headers);
   return [name, bytes, { kind: 'failed', reason: 'service', ...common }, { outcome: 'unknown', ...common }];
 };
 const noLink = (name: string, prLink: string): Row =>
-  job(name, { ...JOB, prLink: null }, answer(200, { ...JOB, prLink }));
+  job(name, { ...JOB, prLink: null }, respond(200, { ...JOB, prLink }));
 const gzip = '\u001f\u008b\u0008';
 const inGzip = containing('^HTTP 500: its body has the content encoding gzip');
 const password = 'https://user:word@git.example/in';
 
 const rows: Row[] = [
-  job('a 100 that was not asked for', JOB, CONTINUE + answer(200, JOB)),
-  job('two 100 with headers', JOB, CONTINUE.replace('\r\n\r\n', '\r\nx: y\r\n\r\n').repeat(2) + answer(200, JOB)),
+  job('a 100 that was not asked for', JOB, CONTINUE + respond(200, JOB)),
+  job('two 100 with headers', JOB, CONTINUE.replace('\r\n\r\n', '\r\nx: y\r\n\r\n').repeat(2) + respond(200, JOB)),
   job(
     '103, 100 and 102',
     JOB,
-    `HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n${CONTINUE}HTTP/1.1 102 Processing\r\n\r\n${answer(200, JOB)}`,
+    `HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n${CONTINUE}HTTP/1.1 102 Processing\r\n\r\n${respond(200, JOB)}`,
   ),
   [
     'a 100 before a refusal',
-    CONTINUE + answer(400, { error: 'no such thing' }),
+    CONTINUE + respond(400, { error: 'no such thing' }),
     { reason: 'rejected', statusCode: 400 },
     { outcome: 'rejected', statusCode: 400, message: 'HTTP 400: no such thing' },
   ],
@@ -65,11 +65,11 @@ const rows: Row[] = [
   }),
   [
     'an error in gzip',
-    answer(500, gzip, { 'content-encoding': 'gzip' }),
+    respond(500, gzip, { 'content-encoding': 'gzip' }),
     { reason: 'service', message: inGzip },
     { outcome: 'unknown', message: inGzip },
   ],
-  job('a body that says that it is not encoded', JOB, answer(200, JOB, { 'content-encoding': 'identity' })),
+  job('a body that says that it is not encoded', JOB, respond(200, JOB, { 'content-encoding': 'identity' })),
   noJob('an error with status 200', { error: 'session expired' }, 'not an agent job: session expired'),
   noJob('an error with an id of its own', { error: 'denied', id: 'req-1' }, 'denied'),
   noJob('an error object with an id of its own', { error: { message: 'denied' }, id: 'req-1' }, 'not an agent job'),
@@ -113,8 +113,8 @@ const interim: [string, string[]][] = [
 ];
 
 describe.each([false, true])('over TLS: %s', (secure) => {
-  test.each(interim)('%s is skipped, before each answer', async (_name, before) => {
-    const script = acts((connection) => writeInPieces(connection, [...before, answer(200, JOB)]));
+  test.each(interim)('%s is skipped, before each response', async (_name, before) => {
+    const script = acts((connection) => writeInPieces(connection, [...before, respond(200, JOB)]));
     const peer = await usePeer({ ...script, secure });
     const client = useClient(peer.url);
     expect(await send(client)).toMatchObject({ outcome: 'sent', job: JOB });
@@ -123,8 +123,8 @@ describe.each([false, true])('over TLS: %s', (secure) => {
   });
 });
 
-test('a body of which a piece looks like an interim answer stays as it is', async () => {
-  const whole = answer(400, `begin ${CONTINUE}end`);
+test('a body of which a piece looks like an interim response stays as it is', async () => {
+  const whole = respond(400, `begin ${CONTINUE}end`);
   const at = whole.indexOf('HTTP/1.1 100');
   const peer = await usePeer(
     acts((connection) => writeInPieces(connection, [CONTINUE, whole.slice(0, at), whole.slice(at)])),
