@@ -30,7 +30,7 @@ export function divide(claims: readonly Claim[], planned: readonly number[], max
 function shareOut(needed: readonly number[], maxOpen: number): number[] {
   const shares = needed.map(() => 0);
   for (let left = maxOpen; left > 0;) {
-    const hungry = needed.flatMap((most, index) => ((shares[index] ?? 0) < most ? [index] : []));
+    const hungry = needed.flatMap((need, index) => ((shares[index] ?? 0) < need ? [index] : []));
     if (hungry.length === 0) break;
     const each = Math.max(1, Math.floor(left / hungry.length));
     for (const index of hungry) {

@@ -84,7 +84,7 @@ export class BudgetLoop {
       if (budget.state.isCounting) await this.#count();
       if (isFull) budget.assumeFull(port.nowMs());
       budget.advance(port.nowMs());
-      for (const signal of budget.flushSignals()) void this.#send(signal);
+      for (const signal of budget.flushSignals()) void this.#signal(signal);
       port.show();
       const nextMs = budget.nextChangeMs(port.nowMs());
       const isOver = () => this.#isChanged || this.#mayEnd();
@@ -98,7 +98,7 @@ export class BudgetLoop {
     return isIdle && (this.budget.state.isCounting ? this.port.isTooLong() : this.port.isLong());
   }
 
-  async #send(signal: FollowUpSignal): Promise<void> {
+  async #signal(signal: FollowUpSignal): Promise<void> {
     this.#signalsUnderWay += 1;
     const isFound = await this.port.signal(signal);
     if (!isFound) this.change((nowMs) => this.budget.noteClosed(nowMs, signal));

@@ -166,7 +166,7 @@ export const workerSettings = {
      */
     workflowTasks: setting('FOLLOW_UP_WORKFLOW_TASKS', count(2, 10_000), 100),
     /**
-     * Concurrent activities besides sleeping watches. A budget allows 10 unsettled sends, and 500 activities allow 100
+     * Concurrent activities besides sleeping watches. A budget allows 10 sends under way, and 500 activities allow 100
      * polls a second if every GET takes 5 s.
      */
     activities: setting('FOLLOW_UP_ACTIVITIES', count(2, 10_000), 500),

@@ -103,8 +103,8 @@ export function firstObservation(
 }
 
 /**
- * Prepares `seen` for the next attempt of the activity. If the attempt starts later than planned, the times that it has
- * seen move forward by the delay.
+ * Prepares an observation for the next attempt of the activity. If the attempt starts later than planned, its times move
+ * forward by the delay.
  */
 export function resumeObservation(observation: Observation, scheduledAtMs: number): void {
   const lateMs = Math.max(0, scheduledAtMs - Date.parse(observation.nextPollAt));
@@ -113,7 +113,7 @@ export function resumeObservation(observation: Observation, scheduledAtMs: numbe
   if (observation.failing) observation.failing.sinceMs += lateMs;
 }
 
-/** Adds a read to `seen`. Returns the end of the watch, if this read ends it. */
+/** Adds a read to the observation. Returns the end of the watch, if this read ends it. */
 export function judge(
   request: WatchRequest,
   observation: Observation,

@@ -104,9 +104,9 @@ export async function startSimulator(options: SimulatorOptions = {}, onMessage?:
   };
 
   async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const reply = await respondTo(request, await buffer(request));
-    await deliver(reply, response, closing.signal);
-    await reply.afterDelivery?.();
+    const simulated = await respondTo(request, await buffer(request));
+    await deliver(simulated, response, closing.signal);
+    await simulated.afterDelivery?.();
   }
 
   async function respondTo({ method, url, headers }: IncomingMessage, body: Buffer): Promise<SimulatedResponse> {

@@ -30,8 +30,8 @@ export function failedResponse(how: Failure): SimulatedResponse {
 }
 
 /** The response if a fault strikes after the request has taken effect. */
-export function struckResponse(reply: SimulatedResponse, how: Failure | Drip): SimulatedResponse {
-  return typeof how === 'object' && 'dripMs' in how ? { ...reply, how } : failedResponse(how);
+export function struckResponse(response: SimulatedResponse, how: Failure | Drip): SimulatedResponse {
+  return typeof how === 'object' && 'dripMs' in how ? { ...response, how } : failedResponse(how);
 }
 
 /** The Retry-After header of a 429, in whole seconds, rounded up, in both forms; empty if there is none. */
@@ -53,7 +53,7 @@ const DRIPS = 20;
 
 /** Sends a response. Rejects with an AbortError if `signal` aborts. */
 export async function deliver(
-  { how, ...reply }: SimulatedResponse,
+  { how, ...simulated }: SimulatedResponse,
   response: ServerResponse,
   signal: AbortSignal,
 ): Promise<void> {
@@ -62,8 +62,8 @@ export async function deliver(
     response.socket?.resetAndDestroy();
     return;
   }
-  const bytes = Buffer.from(reply.text);
-  response.writeHead(reply.status, { ...reply.headers, 'content-length': bytes.length });
+  const bytes = Buffer.from(simulated.text);
+  response.writeHead(simulated.status, { ...simulated.headers, 'content-length': bytes.length });
   if (how) {
     response.flushHeaders();
     const size = Math.ceil(bytes.length / DRIPS);

@@ -15,10 +15,10 @@ import { keepSecret } from '../../src/secrets/secrets.js';
 import * as s from '../follow-up/support.js';
 import {
   DAY,
+  earlierSend,
   failed,
   granted,
   HOUR,
-  known,
   MINUTE,
   rest,
   SECOND,
@@ -128,7 +128,7 @@ describe('askForSlot', () => {
   test.each([
     ['archived', archived, { kind: 'archived', job: archived }],
     ['missing', s.notFound, s.notFound],
-  ])('asks for nothing where the job is %s', async (_, job, reply) => {
+  ])('asks for nothing if the job is %s', async (_, job, reply) => {
     const { result, calls } = askIn({ job: () => job });
     expect([await result, calls]).toEqual([reply, ['get']]);
   });
@@ -146,11 +146,11 @@ describe('askForSlot', () => {
     expect(budgets.ask.mock.calls[0]?.[1]).not.toHaveProperty('jobIs');
   });
 
-  const earlier = known()();
+  const earlier = earlierSend()();
   test.each<[string, AgentJob, AskReply, object]>([
     ['a send that is known', archived, earlier, { kind: 'asked', reply: earlier }],
     ['a place in line', archived, waiting()(), { kind: 'archived' }],
-  ])('in doubt, asks also where the job is archived: %s', async (_, job, reply, expected) => {
+  ])('in doubt, asks even if the job is archived: %s', async (_, job, reply, expected) => {
     expect(await askIn({ job: () => job, replies: [reply] }, { isInDoubt: true }).result).toMatchObject(expected);
   });
 
@@ -188,13 +188,13 @@ describe('askForSlot', () => {
     const before: Partial<EarlierSend> = { outcome: null, grantedAtMs: START_MS };
 
     test('was never used: it is given back, and asked for again', async () => {
-      const replies = [known({ ...before, sendNumber: 2 })(), granted()()];
+      const replies = [earlierSend({ ...before, sendNumber: 2 })(), granted()()];
       const { result, calls, budgets } = askIn({ replies, closedAtMs: async () => START_MS - 1_001 });
       expect(await result).toMatchObject({ reply: { kind: 'granted', runId: 'run' } });
       expect(calls).toEqual(['get', 'ask', 'report', 'ask']);
       expect(budgets.closedAtMs).toHaveBeenCalledWith(workflowId, 'earlier');
-      const settlement = { kind: 'outcome', workflowId, runId: 'earlier', sendNumber: 2, outcome: 'notSent' };
-      expect(budgets.report).toHaveBeenCalledWith('p', { ...settlement, atMs: START_MS });
+      const undone = { kind: 'outcome', workflowId, runId: 'earlier', sendNumber: 2, outcome: 'notSent' };
+      expect(budgets.report).toHaveBeenCalledWith('p', { ...undone, atMs: START_MS });
     });
 
     test.each<[string, Partial<EarlierSend>, number | undefined]>([
@@ -205,7 +205,7 @@ describe('askForSlot', () => {
       ['has reported how it ended', { ...before, outcome: 'unknown' }, START_MS - 5_000],
       ['may have had another grant before', { ...before, remembersAll: false }, START_MS - 5_000],
     ])('may have been used where the run %s', async (_, more, closedAtMs) => {
-      const { result, calls } = askIn({ replies: [known(more)()], closedAtMs: async () => closedAtMs });
+      const { result, calls } = askIn({ replies: [earlierSend(more)()], closedAtMs: async () => closedAtMs });
       expect(await result).toMatchObject({ reply: { kind: 'earlierSend', ...more } });
       expect(calls).toEqual(['get', 'ask']);
     });
@@ -218,7 +218,7 @@ describe('readJob', () => {
     [s.notFound, s.notFound],
     [failed('limited', { retryAfterMs: 9_000 }), { refused: { refusal: 'limited', retryAfterMs: 9_000 } }],
     [failed('credentials'), { refused: { refusal: 'credentials' } }],
-  ])('tells whether the service refuses the project: %o', async (job, read) => {
+  ])('says whether the service refuses the project: %o', async (job, read) => {
     const given = worker({ job: () => job });
     expect(await given.run(given.readJob, { projectId: 'p', jobId: 'j', runId: 'run' }).result).toMatchObject(read);
   });
@@ -309,7 +309,7 @@ test.each([
   ['reports on its own grant', { ...outcome, runId: 'run', outcome: 'notSent' } as const, 1],
   ['reports the outcome of another run’s send', { ...outcome, runId: 'earlier', outcome: 'sent' } as const, 1],
   ['reports its end', { kind: 'end', workflowId, runId: 'run' } as const, 1],
-  ['does not give back another run’s', { ...outcome, runId: 'earlier', outcome: 'notSent' } as const, 0],
+  ['does not free the grant of another run', { ...outcome, runId: 'earlier', outcome: 'notSent' } as const, 0],
 ])('reportToBudget %s', async (_, report, times) => {
   const { run, reportToBudget, budgets } = worker({});
   await run(reportToBudget, { projectId: 'p', report }).result;

@@ -29,8 +29,8 @@ function useBudgets() {
     reply.catch(() => undefined);
     return { reply, cancel: () => environment.cancel() };
   };
-  const tell = () => budgets.report('p', { kind: 'end', workflowId: 'w', runId: 'r' });
-  return { ask, tell, open, asked: () => open.map(({ workflowId }) => workflowId).join(', ') };
+  const report = () => budgets.report('p', { kind: 'end', workflowId: 'w', runId: 'r' });
+  return { ask, report, open, asked: () => open.map(({ workflowId }) => workflowId).join(', ') };
 }
 
 test('one ask at a time goes out for a project, and others do not wait for it', async () => {
@@ -131,11 +131,11 @@ test('a budget whose last run is closed is stopped, and says how to start it', a
 });
 
 test('a budget that does not run does not need to know; any other failure is repeated', async () => {
-  const { tell, open } = useBudgets();
-  const gone = tell();
+  const { report, open } = useBudgets();
+  const closed = report();
   open[0]?.finish(new WorkflowNotFoundError('gone', 'project-budget/p', undefined));
-  await expect(gone).resolves.toBeUndefined();
-  const lost = tell();
+  await expect(closed).resolves.toBeUndefined();
+  const lost = report();
   open[1]?.finish(new Error('deadline exceeded'));
   await expect(lost).rejects.toThrow('deadline exceeded');
 });

@@ -146,7 +146,7 @@ describe('a batch', () => {
     const reset = Batch.create(START, items(2));
     startParts(reset, 3);
     const order = reset.askForAll(0, 4);
-    // A report that left before the part got the order. It lacks the ends that were told before.
+    // A report that left before the part got the order. It lacks the ends that were reported before.
     expect(reset.take(part.report(5), 5)).toBe(false);
     part.receive(order);
     expect(reset.take(part.report(6), 6)).toBe(true);

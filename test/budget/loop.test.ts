@@ -36,10 +36,10 @@ class FakePort implements BudgetPort {
     return new Promise((resolve) => this.#conditions.push({ isOver, untilMs: this.time + ms, resolve }));
   }
 
-  async signal(message: FollowUpSignal): Promise<boolean> {
-    this.sent.push(message);
+  async signal(signal: FollowUpSignal): Promise<boolean> {
+    this.sent.push(signal);
     await this.condition(() => this.time >= this.deliversAtMs);
-    return !this.gone.includes(message.workflowId);
+    return !this.gone.includes(signal.workflowId);
   }
 
   async listRecentSends(query: { sinceMs: number }): Promise<RecentSends> {
@@ -151,7 +151,7 @@ describe('a fresh budget', () => {
     expect(port.queries.length).toBeLessThanOrEqual(2);
   });
 
-  it('waits a lease, also if its list is empty, if the run before did not end its count', async () => {
+  it('waits a lease if the run before did not end its count, even if its list is empty', async () => {
     const { ask, grantedAfter } = await start([], { isContinued: true });
     ask('a');
     expect(await grantedAfter(LEASE)).toEqual(['a']);

@@ -5,14 +5,14 @@ import { askSchema, fingerprint, followUpReportSchema, signalledReplySchema } fr
 import { askOf, lastTurn, T0 } from './support.js';
 
 const send = { workflowId: 'w', runId: 'r', sendNumber: 1 };
-const settle = { kind: 'outcome', ...send, outcome: 'notSent', atMs: T0, refusal: 'payment', retryAfterMs: 5 };
+const outcomeReport = { kind: 'outcome', ...send, outcome: 'notSent', atMs: T0, refusal: 'payment', retryAfterMs: 5 };
 const end = { kind: 'end', workflowId: 'w', runId: 'r', turnUntilMs: T0, lastTurn };
 const grant = { runId: 'r', sendNumber: 1, grantedAtMs: T0, leaseMs: 1, overAtMs: T0 };
 const pause = { by: 'operator', until: iso(T0), note: 'n' };
 const waiting = { kind: 'waiting', runId: 'r', sendNumber: 1, reason: 'slot', position: 1, expectedAtMs: T0, pause };
 const right: [string, ZodType, object][] = [
   ['ask', askSchema, askOf('a')],
-  ['settlement', followUpReportSchema, settle],
+  ['outcome report', followUpReportSchema, outcomeReport],
   ['end', followUpReportSchema, end],
   ['grant', signalledReplySchema, { kind: 'granted', ...grant, lastTurn }],
   ['place in line', signalledReplySchema, waiting],

@@ -20,7 +20,7 @@ const arrival = (marker: string, receivedAtMs = 1_000, rest: Partial<Arrival> = 
   ...rest,
 });
 
-const ended = (delivered: 'yes' | 'no' | 'unknown') => ({ ended: 'failed', delivered });
+const ended = (delivered: 'yes' | 'no' | 'unknown') => ({ how: 'failed', delivered });
 
 const followUp = (
   marker: string,
@@ -101,12 +101,12 @@ test.each<[what: string, found: string[], received: ReceivedWebhook[]]>([
   ['a report of another end before a reset', [], [webhook('1', 'archived', 204), webhook('2', 'completed', 204)]],
   ['has two ids', ['renamed'], [webhook('1', 'completed', 204), webhook('2', 'completed', 204)]],
 ])('of a webhook that %s, the checker finds %j', (_what, found, received) => {
-  const ends = [{ workflowId: 'w', ended: 'completed', delivered: 'yes' as const }];
+  const ends = [{ workflowId: 'w', how: 'completed', delivered: 'yes' as const }];
   expect(checkWebhooks(ends, received).map(({ kind }) => kind)).toEqual(found);
 });
 
 test('a batch needs a webhook of its end', () => {
-  const ends = [{ workflowId: 'batch', ended: 'batch.ended' }];
+  const ends = [{ workflowId: 'batch', how: 'batch.ended' }];
   expect(checkWebhooks(ends, [])).toMatchObject([{ kind: 'untold', subject: 'batch' }]);
 });
 

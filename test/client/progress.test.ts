@@ -10,15 +10,15 @@ const at = (ms: number) => new Date(NOW_MS + ms).toISOString();
 const workflowId = 'follow-up/p/j/k';
 const facts = { projectId: 'p', jobId: 'j', learnedAt: at(-600_000), polls: 0 };
 const slot = { state: 'waiting-for-budget', waitReason: 'slot' } as const;
-/** What the budget told a follow-up ten minutes ago. */
-const told = { ...facts, ...slot, position: 5, expectedSendAt: at(-30_000) };
+/** What the budget replied to a follow-up ten minutes ago. */
+const lastProgress = { ...facts, ...slot, position: 5, expectedSendAt: at(-30_000) };
 const first: BudgetWaiter = { workflowId, lane: 'interactive', position: 2 };
 const waiter: BudgetWaiter = { ...first, expectedAt: at(60_000) };
 /** What a follow-up shows when its budget says this of it. */
 function joined(
   place: BudgetWaiter | undefined,
   more: Partial<BudgetStatus> = {},
-  progress: Parameters<typeof withBudget>[2] = told,
+  progress: Parameters<typeof withBudget>[2] = lastProgress,
 ) {
   const counts = { limit: 100, windowMs: 3_600_000, reserve: 0, used: 100, underWay: 0, waitingTotal: 1 };
   const waiting = { waiting: place ? [place] : [], waitingInBatchLane: 0, waitingForJob: 0, lastSends: [] };
@@ -33,14 +33,14 @@ const pausedBy = (...reasons: NonNullable<BudgetStatus['paused']>['reasons']) =>
 const refusal = { reason: 'payment', until: at(300_000) } as const;
 const was = { ...facts, state: 'blocked', waitReason: 'paused', pause: { by: 'operator' } } as const;
 const current = { ...facts, ...slot, position: 2, expectedSendAt: at(60_000) };
-const outdated = { ...told, asOf: at(-600_000) };
+const outdated = { ...lastProgress, asOf: at(-600_000) };
 const blocked = { ...facts, state: 'blocked', position: 2 };
 const byService = { by: 'service', ...pause };
 
 test.each<[what: string, shown: object, expected: object]>([
   ['shows its current place', joined(waiter), current],
   ['has no expected time if the budget gives none', joined(first), { ...facts, ...slot, position: 2 }],
-  ['keeps what it last received while the budget is silent', withBudget(undefined, workflowId, told), outdated],
+  ['keeps what it last received while the budget is silent', withBudget(undefined, workflowId, lastProgress), outdated],
   ['keeps what it last received if the budget does not know it', joined(undefined), outdated],
   [
     'is blocked if its message alone is refused',
@@ -49,7 +49,7 @@ test.each<[what: string, shown: object, expected: object]>([
   ],
   [
     'is blocked if its budget is stopped',
-    withBudget('stopped', workflowId, told),
+    withBudget('stopped', workflowId, lastProgress),
     { ...facts, state: 'blocked', waitReason: 'budget-stopped' },
   ],
   [

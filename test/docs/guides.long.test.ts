@@ -84,7 +84,7 @@ const receiver = await startWebhookReceiver(({ body }) =>
   JSON.stringify(body).includes('job-5') && !wantsAll ? 410 : 204,
 );
 let wantsAll = false;
-const told = (workflowId: string) => receiver.received.filter(({ body }) => body.data.workflowId === workflowId);
+const receivedFor = (workflowId: string) => receiver.received.filter(({ body }) => body.data.workflowId === workflowId);
 
 /** Sections by page, or by page and chapter. A chapter that is not named belongs to its page. */
 const guides: Record<string, Record<string, Section>> = {
@@ -275,7 +275,7 @@ const guides: Record<string, Record<string, Section>> = {
         await writeFile(join(stage.reader.directory, 'jobs.jsonl'), line);
       },
       after: async ({ names }) => {
-        await eventually('both ends are told', () => receiver.received.length === 2);
+        await eventually('both ends are delivered', () => receiver.received.length === 2);
         const [followUp, batch] = receiver.received.map(({ body }) => body.data.workflowId);
         expect([followUp, batch]).toEqual([PARSER_TESTS, 'follow-up-batch/nightly']);
         names['follow-up-webhook/ci/ID'] = `follow-up-webhook/ci/${receiver.received[0]?.id}`;
@@ -290,8 +290,8 @@ const guides: Record<string, Record<string, Section>> = {
       },
       after: async () => {
         for (const workflowId of [PARSER_TESTS, 'follow-up/demo/job-5/parser-tests']) {
-          const [first, again] = await eventually('it is told again', () => {
-            const attempts = told(workflowId);
+          const [first, again] = await eventually('it is delivered again', () => {
+            const attempts = receivedFor(workflowId);
             return attempts.length === 2 ? attempts : undefined;
           });
           expect([again?.id, again?.text]).toEqual([first?.id, first?.text]);

@@ -85,13 +85,13 @@ export class Reader {
     const child = spawn('bash', ['-c', script], { cwd, env, detached: true, stdio: ['ignore', 'pipe', 'pipe'] });
     this.#running = child;
     let output = '';
-    const hear = (chunk: Buffer) => {
+    const read = (chunk: Buffer) => {
       const before = output;
       output += chunk.toString();
       if (untilOutput?.test(output) === true && !untilOutput.test(before)) signalGroup(child, 'SIGINT');
     };
-    child.stdout.on('data', hear);
-    child.stderr.on('data', hear);
+    child.stdout.on('data', read);
+    child.stderr.on('data', read);
     await once(child, 'close');
     this.#running = undefined;
     if (child.signalCode !== null) throw new Error(`${commands} was killed: ${output}`);

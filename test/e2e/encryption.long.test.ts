@@ -103,8 +103,8 @@ test('who has the keys reads a result, a status, a list and a failure, and no se
 
 test('a webhook reports the end without the link, and doctor why one was not delivered', async () => {
   const { workflowId } = await stack.followUps.start({ ...makeInput('encrypted', 'told'), notify: ['ci', 'gone'] });
-  const told = await eventually('it is told', () => receiver.received.find(({ path }) => path === '/ci'));
-  expect(told.body.data).toEqual({
+  const webhook = await eventually('it is delivered', () => receiver.received.find(({ path }) => path === '/ci'));
+  expect(webhook.body.data).toEqual({
     ...{ workflowId, projectId: 'encrypted', jobId: 'told' },
     ...{ state: 'completed', status: 'completed', delivered: 'yes' },
   });

@@ -36,14 +36,14 @@ writeTargets({});
 const tested = useStack({ env: { FOLLOW_UP_WEBHOOKS_FILE: file } });
 
 /** What a target has received about a workflow. */
-function toldTo(name: string, workflowId: string): ReceivedWebhook[] {
+function receivedBy(name: string, workflowId: string): ReceivedWebhook[] {
   return received.filter(({ path, body }) => path === `/${name}` && body.data.workflowId === workflowId);
 }
-const hears = (name: string, { workflowId }: { workflowId: string }, count = 1) =>
-  eventually(`${name} hears of ${workflowId}`, () => {
-    const told = toldTo(name, workflowId);
-    if (told.length < count) throw new Error(`it has received ${JSON.stringify(received.map(({ body }) => body))}`);
-    return told;
+const receives = (name: string, { workflowId }: { workflowId: string }, count = 1) =>
+  eventually(`${name} receives the end of ${workflowId}`, () => {
+    const webhooks = receivedBy(name, workflowId);
+    if (webhooks.length < count) throw new Error(`it has received ${JSON.stringify(received.map(({ body }) => body))}`);
+    return webhooks;
   });
 
 /** How many webhooks a workflow did not start because they had been started before. */
@@ -56,9 +56,9 @@ test('the end of a follow-up reaches each target that it names, signed with both
   const project = tested.newProject();
   const followUp = await project.start('job', { prompt: 'a private message', notify: ['ci', 'audit', 'ci'] });
   const { prLink } = await followUp.result();
-  const [told] = await hears('ci', followUp);
-  const [same] = await hears('audit', followUp);
-  expect(told?.body).toEqual({
+  const [webhook] = await receives('ci', followUp);
+  const [same] = await receives('audit', followUp);
+  expect(webhook?.body).toEqual({
     type: 'follow-up.ended',
     timestamp: expect.stringMatching(/^\d{4}-.*Z$/),
     data: {
@@ -71,12 +71,12 @@ test('the end of a follow-up reaches each target that it names, signed with both
       delivered: 'yes',
     },
   });
-  expect(same?.id).toBe(told?.id);
+  expect(same?.id).toBe(webhook?.id);
   for (const key of [secret, nextSecret]) {
-    expect(new Verifier(key).verify(told!.text, told!.headers)).toEqual(told!.body);
+    expect(new Verifier(key).verify(webhook!.text, webhook!.headers)).toEqual(webhook!.body);
   }
-  expect(() => new Verifier(newWebhookSecret()).verify(told!.text, told!.headers)).toThrow('match');
-  expect(toldTo('ci', followUp.workflowId)).toHaveLength(1);
+  expect(() => new Verifier(newWebhookSecret()).verify(webhook!.text, webhook!.headers)).toThrow('match');
+  expect(receivedBy('ci', followUp.workflowId)).toHaveLength(1);
   expect(JSON.stringify(received)).not.toContain('a private message');
 });
 
@@ -90,12 +90,12 @@ test('follow-ups without a result report why, and whether the message arrived', 
   ]);
   await project.waiting(1);
   await cancelled.cancel();
-  expect((await hears('ci', archived))[0]?.body.data).toMatchObject({
+  expect((await receives('ci', archived))[0]?.body.data).toMatchObject({
     state: 'not-sent',
     delivered: 'no',
     failure: 'JobArchived',
   });
-  expect((await hears('ci', cancelled))[0]?.body.data).toMatchObject({
+  expect((await receives('ci', cancelled))[0]?.body.data).toMatchObject({
     state: 'cancelled',
     delivered: 'no',
     failure: 'Cancelled',
@@ -111,7 +111,7 @@ test('a name that the workers do not know is refused before anything is sent, an
       `notify: must be one of the workers' webhooks: ${names.join(', ')}, away (given "nobody")`,
     ),
   });
-  expect((await hears('ci', followUp))[0]?.body.data).toMatchObject({ delivered: 'no', failure: 'InvalidInput' });
+  expect((await receives('ci', followUp))[0]?.body.data).toMatchObject({ delivered: 'no', failure: 'InvalidInput' });
   const batch = await startBatch(tested.stack, project.id, { items: [{}], notify: ['nobody'] });
   await expect(batch.result()).rejects.toMatchObject({ cause: { type: 'InvalidInput' } });
   expect(project.ledger).toEqual([]);
@@ -123,16 +123,16 @@ test('a batch reports that it is held and that it has ended, with counts, and it
   const input = { items, canary: 1, notify: ['ci'], defaults: { notify: ['audit'] } };
   const batch = await startBatch(tested.stack, project.id, input);
   const workflow = { workflowId: followUpBatchWorkflowId({ batchId: project.id }) };
-  const [held] = await hears('ci', workflow);
+  const [held] = await receives('ci', workflow);
   expect(held?.body).toMatchObject({
     type: 'batch.held',
     data: { batchId: project.id, hold: { name: 'canary' }, total: 3, completed: 1, waitingToStart: 2 },
   });
   await tested.stack.followUps.batch(project.id).continue();
   await batch.result();
-  const told = await hears('ci', workflow, 2);
-  expect(told.map(({ body }) => body.type)).toEqual(['batch.held', 'batch.ended']);
-  expect(told[1]?.body.data).toEqual({
+  const webhooks = await receives('ci', workflow, 2);
+  expect(webhooks.map(({ body }) => body.type)).toEqual(['batch.held', 'batch.ended']);
+  expect(webhooks[1]?.body.data).toEqual({
     workflowId: workflow.workflowId,
     batchId: project.id,
     total: 3,
@@ -144,16 +144,16 @@ test('a batch reports that it is held and that it has ended, with counts, and it
     errorsByType: {},
   });
   const [first] = await batch.items();
-  expect((await hears('audit', first!))[0]?.body.data).toMatchObject({ batchId: project.id, status: 'completed' });
+  expect((await receives('audit', first!))[0]?.body.data).toMatchObject({ batchId: project.id, status: 'completed' });
 });
 
 test('a receiver that is down gets the webhook later, under the same id, and the result waits for neither', async () => {
   const project = tested.newProject();
   const followUp = await project.start('job', { notify: ['down'] });
   expect(await followUp.result()).toMatchObject({ status: 'completed' });
-  const told = await hears('down', followUp, 3);
-  expect(new Set(told.map(({ id }) => id)).size).toBe(1);
-  expect(new Set(told.map(({ text }) => text)).size).toBe(1);
+  const webhooks = await receives('down', followUp, 3);
+  expect(new Set(webhooks.map(({ id }) => id)).size).toBe(1);
+  expect(new Set(webhooks.map(({ text }) => text)).size).toBe(1);
 });
 
 test('Temporal shows why a receiver does not answer, but not where it is', async () => {
@@ -174,9 +174,9 @@ test('Temporal shows why a receiver does not answer, but not where it is', async
 test('a redirect is not followed, and a receiver that answers 410 shows in doctor until the webhook is sent again', async () => {
   const project = tested.newProject();
   const followUp = await project.start('job', { notify: ['moved', 'gone'] });
-  const [told] = await hears('gone', followUp);
-  await hears('moved', followUp, 2);
-  const { id } = told!;
+  const [webhook] = await receives('gone', followUp);
+  await receives('moved', followUp, 2);
+  const { id } = webhook!;
   const gone = webhookWorkflowId({ target: 'gone', id });
   const moved = webhookWorkflowId({ target: 'moved', id });
   // The doctor looks at the whole namespace, and other test files have failed webhooks in it, too.
@@ -192,8 +192,8 @@ test('a redirect is not followed, and a receiver that answers 410 shows in docto
   expect(received.map(({ path }) => path)).not.toContain('/elsewhere');
   responses['/gone'] = responses['/moved'] = [200];
   for (const workflowId of [gone, moved]) await resetWorkflow(tested.stack.client, workflowId, 'first');
-  const [, goneAgain] = await hears('gone', followUp, 2);
-  const [, , movedAgain] = await hears('moved', followUp, 3);
+  const [, goneAgain] = await receives('gone', followUp, 2);
+  const [, , movedAgain] = await receives('moved', followUp, 3);
   expect([goneAgain?.id, movedAgain?.id]).toEqual([id, id]);
   await expect.poll(troubles).toEqual({});
 });
@@ -202,20 +202,20 @@ test('an end that a reset repeats is sent once, and nobody else can have a webho
   const project = tested.newProject();
   const followUp = await project.start('job', { notify: ['ci'] });
   await followUp.result();
-  const [told] = await hears('ci', followUp);
+  const [webhook] = await receives('ci', followUp);
   const { client, taskQueue } = tested.stack;
   // The task after which it has started the webhook.
   await resetWorkflow(client, followUp.workflowId, (tasks) => tasks.at(-2));
   await followUp.result();
   expect(await refusedStarts(followUp)).toBe(1);
-  const order = { target: 'ci', id: 'forged', body: told!.body };
+  const order = { target: 'ci', id: 'forged', body: webhook!.body };
   const forged = client.workflow.execute(WorkflowType.followUpWebhook, {
     taskQueue,
     workflowId: randomUUID(),
     args: [order],
   });
   await expect(forged).rejects.toMatchObject({ cause: { message: expect.stringContaining('only a follow-up') } });
-  expect(toldTo('ci', followUp.workflowId)).toHaveLength(1);
+  expect(receivedBy('ci', followUp.workflowId)).toHaveLength(1);
 });
 
 test('a follow-up and a batch that are reset after their target was removed go on with what was sent', async () => {
@@ -235,6 +235,6 @@ test('a follow-up and a batch that are reset after their target was removed go o
   expect(await batch.result()).toMatchObject({ completed: 1 });
   expect(project.delivered).toHaveLength(2);
   for (const id of [followUp.workflowId, workflowId]) {
-    expect(new Set((await hears('ci', { workflowId: id })).map((told) => told.id)).size).toBe(1);
+    expect(new Set((await receives('ci', { workflowId: id })).map((webhook) => webhook.id)).size).toBe(1);
   }
 });

@@ -193,13 +193,14 @@ async def main():
     await client.execute_workflow("followUp", order, id=id, task_queue="${stack.taskQueue}")
 asyncio.run(main())`;
         await run(python, ['-c', start], { env: { ...process.env, TEMPORAL_ADDRESS: inject('temporalAddress') } });
-        const told = await eventually('it is told', () => receiver.received[0]);
+        const webhook = await eventually('it is delivered', () => receiver.received[0]);
         const verify = `
 import json, sys
 from standardwebhooks import Webhook
 secret, headers, body = json.loads(sys.argv[1])
 print(json.dumps(Webhook(secret).verify(body, headers)["data"]))`;
-        const check = (key: string) => run(python, ['-c', verify, JSON.stringify([key, told.headers, told.text])]);
+        const check = (key: string) =>
+          run(python, ['-c', verify, JSON.stringify([key, webhook.headers, webhook.text])]);
         for (const secret of secrets) {
           const { stdout } = await check(secret);
           expect(JSON.parse(stdout)).toMatchObject({ jobId: 'told', status: 'completed', prLink: prLinkOf('told') });

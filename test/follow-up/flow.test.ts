@@ -3,7 +3,19 @@ import { iso } from '../../src/common/index.js';
 import type { FollowUpResult, FollowUpSettings as Settings } from '../../src/contract/index.js';
 import { fingerprint } from '../../src/protocol/index.js';
 import * as s from './support.js';
-import { DAY, granted, HOUR, known, MINUTE, OVER_MS, rest, SECOND, START_MS, waiting, working } from './support.js';
+import {
+  DAY,
+  earlierSend,
+  granted,
+  HOUR,
+  MINUTE,
+  OVER_MS,
+  rest,
+  SECOND,
+  START_MS,
+  waiting,
+  working,
+} from './support.js';
 
 s.useVirtualTime();
 
@@ -214,7 +226,7 @@ describe('a delivery that is unknown', () => {
   });
 
   test.each([
-    ['counts for that send', known({ outcome: 'unknown' }), ['ask 1', 'next task', 'ask 2']],
+    ['counts for that send', earlierSend({ outcome: 'unknown' }), ['ask 1', 'next task', 'ask 2']],
     ['says nothing of the next send', granted(), ['ask 1', 'send 1', 'report 1 unknown', 'watch evidence']],
   ])('takes a word that comes just before another run has the turn: it %s', async (_, answer, calls) => {
     const scene = start({ asks: [granted(), answer, s.silent()], sends: [unknown, unknown], job: () => rest });
@@ -230,7 +242,7 @@ describe('a delivery that is unknown', () => {
 
   test('forgets a decision if the job shows evidence in the same task', async () => {
     // A reset run repeats its predecessor's watch, and asks who has the turn.
-    const asks = [replayed, known({ outcome: 'unknown' })];
+    const asks = [replayed, earlierSend({ outcome: 'unknown' })];
     const scene = start({ asks, sends: [unknown], job: () => rest, port });
     const watch = scene.watchJob.bind(scene);
     const observation = { polls: 1, nextPollAt: iso(START_MS), observedActive: true, intervalMs: 1 };
@@ -465,10 +477,10 @@ test.each<[string, s.Script, number?]>([
     { asks: [granted(), granted(), waiting()], sends: [{ ...limited, afterMs: SECOND }, notSent] },
     START_MS,
   ],
-  ['of another run leaves none either', { asks: [known({ outcome: 'notSent' }), waiting()], port }],
+  ['of another run leaves none either', { asks: [earlierSend({ outcome: 'notSent' }), waiting()], port }],
   [
     'of another run leaves one if there were others before it',
-    { asks: [known({ outcome: 'notSent', sendNumber: 2 }), waiting()], port },
+    { asks: [earlierSend({ outcome: 'notSent', sendNumber: 2 }), waiting()], port },
     START_MS - MINUTE,
   ],
 ])('a send %s', async (_, script, expected) => {
@@ -479,21 +491,24 @@ test.each<[string, s.Script, number?]>([
 });
 
 describe('a run that replaces another one', () => {
-  const notLatest = (outcome: 'sent' | 'rejected' | null) => ({ asks: [known({ outcome, isLatest: false })], port });
-  const undelivered = known({ outcome: 'notSent', sendNumber: 4, isLatest: false });
+  const notLatest = (outcome: 'sent' | 'rejected' | null) => ({
+    asks: [earlierSend({ outcome, isLatest: false })],
+    port,
+  });
+  const undelivered = earlierSend({ outcome: 'notSent', sendNumber: 4, isLatest: false });
   const before = { sentAt: iso(START_MS - 50 * SECOND), prLink: s.done.prLink, prLinkChanged: false };
-  const refusal = (more = {}) => known({ outcome: 'rejected', ...more });
-  const forgotten = known({ outcome: 'notSent', remembersAll: false });
-  const otherRun: s.Script = { asks: [replayed, known({ isLatest: false })], port };
+  const refusal = (more = {}) => earlierSend({ outcome: 'rejected', ...more });
+  const forgotten = earlierSend({ outcome: 'notSent', remembersAll: false });
+  const otherRun: s.Script = { asks: [replayed, earlierSend({ isLatest: false })], port };
   const stillForeign: s.Script = { asks: [replayed, s.silent()], sends: [foreign] };
   const thenOwn: s.Script = { asks: [replayed, granted()], sends: [foreign, {}], port };
-  const nobodyKnows: s.Script = { asks: [known({ outcome: null })], port };
+  const nobodyKnows: s.Script = { asks: [earlierSend({ outcome: null })], port };
   const ofAnother = waiting({ runId: 'earlier' });
   const doubtful = 'MessageRejected unknown';
   const impatient = { settings: { budgetWaitTimeoutMs: MINUTE } };
-  const late: s.Script = { asks: [replayed, known()], sends: [{ afterMs: HOUR }], port };
+  const late: s.Script = { asks: [replayed, earlierSend()], sends: [{ afterMs: HOUR }], port };
   const lateUnknown: s.Script = {
-    asks: [replayed, known({ outcome: null })],
+    asks: [replayed, earlierSend({ outcome: null })],
     sends: [{ ...unknown, afterMs: DAY * 2 }],
     job: () => rest,
     port,
@@ -512,7 +527,7 @@ describe('a run that replaces another one', () => {
     ['stays so after another’s answer', { asks: [ofAnother, archived], port }, 'JobArchived unknown'],
     ['is so after another’s grant', stillForeign, 'BudgetWaitTimeout unknown', asksAgain],
     ['sends once its own ask is granted', thenOwn, { delivery: 'sent' }, sendsOwn],
-    ['watches a send that is known', { asks: [known()], job: () => s.done, port }, before],
+    ['watches a send that is known', { asks: [earlierSend()], job: () => s.done, port }, before],
     ['looks for a send that nobody knows', nobodyKnows, 'DeliveryUnknown unknown', { afterMs: 4 * MINUTE }],
     ['sends anew what was not delivered', { asks: [undelivered, granted()], port }, { delivery: 'sent' }, sendsNext],
     ['says no after a refusal', { asks: [refusal()], port }, 'MessageRejected no'],
@@ -536,14 +551,14 @@ describe('a run that replaces another one', () => {
   ]);
 
   test('says unknown if it is cancelled before it sends again what may have arrived before', async () => {
-    const scene = start({ asks: [known({ outcome: 'notSent', sendNumber: 2 }), waiting({ sendNumber: 3 })] });
+    const scene = start({ asks: [earlierSend({ outcome: 'notSent', sendNumber: 2 }), waiting({ sendNumber: 3 })] });
     await scene.play('pass 5s, cancel');
     const message = expect.stringContaining('an earlier send of it may have been delivered') as string;
     expect(await scene.end()).toMatchObject({ type: 'Cancelled', delivered: 'unknown', message });
   });
 
   test('asks as one that may have sent, and reports the outcome for the run that had the grant', async () => {
-    const scene = start({ asks: [replayed, known()], port });
+    const scene = start({ asks: [replayed, earlierSend()], port });
     await scene.end();
     expect(scene.asked[0]?.order).toMatchObject({ isInDoubt: true, ask: { mayHaveSent: true } });
     expect(scene.reports[0]).toMatchObject({ kind: 'outcome', runId: 'earlier' });

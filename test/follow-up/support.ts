@@ -74,7 +74,7 @@ export const granted = answers<Granted>(() => {
 export const waiting = answers<Waiting>(() => ({ kind: 'waiting', reason: 'slot', position: 3 }));
 export const full = answers<Full>(() => ({ kind: 'full', reason: 'queue-full', retryMs: MINUTE }));
 /** A send of this id that another run was granted a minute ago. */
-export const known = answers<EarlierSend>(() => ({
+export const earlierSend = answers<EarlierSend>(() => ({
   ...{
     kind: 'earlierSend',
     grantedTo: 'earlier',

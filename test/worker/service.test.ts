@@ -8,24 +8,24 @@ import { logMemory, testConfig } from './support.js';
 /** A Temporal worker that a test lets fail. */
 function fakeWorker() {
   let state = 'INITIALIZED';
-  let settle: (error?: Error) => void = () => undefined;
+  let finish: (error?: Error) => void = () => undefined;
   return {
     getState: () => state as ReturnType<Workers['budgets']['getState']>,
     run: () => {
       state = 'RUNNING';
       return new Promise<void>((resolve, reject) => {
-        settle = (error) => (error ? reject(error) : resolve());
+        finish = (error) => (error ? reject(error) : resolve());
       });
     },
     /** Ends at once, with nothing under way. */
     shutdown: () => {
       state = 'STOPPED';
-      settle();
+      finish();
     },
     /** Its state says so, and its run ends with this error, or never. */
     fail: (error?: Error) => {
       state = 'FAILED';
-      if (error) settle(error);
+      if (error) finish(error);
     },
   };
 }

@@ -153,11 +153,11 @@ test('a worker works without a status server, and can be shut down before it is 
 test('a worker waits for an unreachable Temporal server, says so, and can be told to stop waiting', async () => {
   const { config } = configure({ TEMPORAL_ADDRESS: '127.0.0.1:9' });
   const waits = logMemory();
-  const told = new AbortController();
+  const stopping = new AbortController();
   const own = createLogger({ level: 'info', format: 'json' }, waits);
-  const starting = expect(startWorker({ config, logger: own, signal: told.signal })).rejects.toThrow('enough');
+  const starting = expect(startWorker({ config, logger: own, signal: stopping.signal })).rejects.toThrow('enough');
   await eventually('it says that it waits', () => waits.text().includes('Waiting for Temporal at 127.0.0.1:9'));
-  told.abort(new Error('enough'));
+  stopping.abort(new Error('enough'));
   await starting;
 });
 

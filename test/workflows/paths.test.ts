@@ -450,7 +450,7 @@ describe.concurrent('a batch', () => {
     await eventually('the other runs', async () => (await first.describe()).status.name === 'RUNNING');
     const { runId } = await part.describe();
     await first.terminate();
-    await eventually('the part has heard of it', async () => (await batch.status()).errors === 1);
+    await eventually('the part knows it', async () => (await batch.status()).errors === 1);
     await part.terminate();
     await eventually('another run of the part has begun', async () => (await part.describe()).runId !== runId);
     await budget.resume();
@@ -482,19 +482,19 @@ describe.concurrent('a batch', () => {
     const items = [scripted(), scripted()];
     const input = { id: randomUUID(), items, canary: 1, notify: ['ci'], defaults: { notify: ['gone'] } };
     const batch = await followUps.startBatch(input);
-    const told = (count: number) =>
-      eventually(`${count} are told`, () => {
+    const receives = (count: number) =>
+      eventually(`${count} are delivered`, () => {
         const about = receiver.received.filter(({ body }) => body.data.workflowId === batch.workflowId);
         return about.length === count ? about : undefined;
       });
-    await told(1);
+    await receives(1);
     await batch.continue();
     expect(await batch.result()).toMatchObject({ completed: 2 });
-    const [held, ended] = await told(2);
+    const [held, ended] = await receives(2);
     expect([held?.body.type, ended?.body.type]).toEqual(['batch.held', 'batch.ended']);
     const webhookOf = (target: string, id = '') => newest({ workflowId: webhookWorkflowId({ target, id }) });
     const item = { workflowId: followUpWorkflowId({ ...items[0]!, key: batchItemKey(batch.batchId, 0) }) };
-    const refused = await eventually('the item has told', () =>
+    const refused = await eventually('the end of the item is delivered', () =>
       receiver.received.find(({ body }) => body.data.workflowId === item.workflowId),
     );
     const delivered = webhookOf('ci', ended?.id);

@@ -17,7 +17,7 @@ export interface FollowUpRecord {
   marker: string;
   workflowId: string;
   /** How it ended, as its caller was told. Missing if it still runs after all the time it was given. */
-  ending?: { ended: string; delivered: Delivered };
+  ending?: { how: string; delivered: Delivered };
   /** Where it stands, if it has no ending. */
   standsAt?: string;
   /** When its sends were under way, with all their attempts. Only if its delivery is unknown and needs a reason. */
@@ -41,7 +41,7 @@ export interface Evidence {
 export interface End {
   workflowId: string;
   /** The status of a result, a failure type, or `batch.ended`. */
-  ended: string;
+  how: string;
   /** Missing for a batch. */
   delivered?: Delivered;
 }
@@ -98,9 +98,9 @@ export function check({ followUps, arrivals, limit, windowMs, faults, departures
     const wasStruck = sends?.some((send) => faults.some((fault) => overlap(send, fault)));
     if (arrived > 1) find('doubled', marker, `it arrived ${arrived} times`);
     if (!ending) find('unfinished', marker, `${workflowId} still runs: ${standsAt}`);
-    if (ending?.delivered === 'no' && isAccepted) find('denied', marker, ending.ended);
-    if (ending?.delivered === 'yes' && !isAccepted) find('invented', marker, ending.ended);
-    if (wasStruck === false) find('unaccounted', marker, `${ending?.ended}; its sends: ${JSON.stringify(sends)}`);
+    if (ending?.delivered === 'no' && isAccepted) find('denied', marker, ending.how);
+    if (ending?.delivered === 'yes' && !isAccepted) find('invented', marker, ending.how);
+    if (wasStruck === false) find('unaccounted', marker, `${ending?.how}; its sends: ${JSON.stringify(sends)}`);
   }
   for (const project of new Set(arrivals.map(({ projectId }) => projectId))) {
     const instants = arrivals.filter(({ projectId }) => projectId === project).map(({ receivedAtMs }) => receivedAtMs);
@@ -137,8 +137,8 @@ function isAbout({ data }: Webhook, { workflowId }: { workflowId: string }): boo
 /** What a webhook tells, in the words of a caller. */
 function endIn({ type, data }: Webhook): End {
   const { workflowId } = data;
-  if (!('delivered' in data)) return { workflowId, ended: type };
-  return { workflowId, ended: data.status ?? data.failure ?? '', delivered: data.delivered };
+  if (!('delivered' in data)) return { workflowId, how: type };
+  return { workflowId, how: data.status ?? data.failure ?? '', delivered: data.delivered };
 }
 
 function overlap(a: TimeSpan, b: TimeSpan): boolean {

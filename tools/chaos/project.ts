@@ -112,8 +112,8 @@ export class Project {
   /** What the receiver of webhooks must be told. Nobody is told of what was terminated. */
   get ends(): End[] {
     const ends = this.records.flatMap(({ workflowId, ending }) => (ending ? [{ workflowId, ...ending }] : []));
-    const ofBatch = this.#batch && { workflowId: this.#batch.workflowId, ended: 'batch.ended' };
-    return [...ends.filter(({ ended }) => ended !== 'Terminated'), ...(ofBatch ? [ofBatch] : [])];
+    const ofBatch = this.#batch && { workflowId: this.#batch.workflowId, how: 'batch.ended' };
+    return [...ends.filter(({ how }) => how !== 'Terminated'), ...(ofBatch ? [ofBatch] : [])];
   }
 
   /** Waits for the end of a follow-up, unless its ending is already known. */
@@ -122,13 +122,13 @@ export class Project {
     if (ending) return;
     try {
       const result = await this.followUps.handle(workflowId).result({ signal: deadline(untilMs) });
-      record.ending = { ended: result.status, delivered: result.delivery === 'assumed' ? 'unknown' : 'yes' };
+      record.ending = { how: result.status, delivered: result.delivery === 'assumed' ? 'unknown' : 'yes' };
     } catch (error) {
-      if (error instanceof FollowUpFailedError) record.ending = { ended: error.type, delivered: error.delivered };
+      if (error instanceof FollowUpFailedError) record.ending = { how: error.type, delivered: error.delivered };
       else record.standsAt = `${String(error)}: ${await whereItStands(this.client, workflowId)}`;
     }
-    const { ended, delivered } = record.ending ?? {};
-    if (delivered === 'unknown' && ended !== 'Terminated') record.sends = await readSends(this.client, workflowId);
+    const { how, delivered } = record.ending ?? {};
+    if (delivered === 'unknown' && how !== 'Terminated') record.sends = await readSends(this.client, workflowId);
   }
 
   /** Takes down what a batch says about each item. Each item that was started becomes a record. */
@@ -136,8 +136,8 @@ export class Project {
     await batch.result({ signal: deadline(untilMs) }).catch(() => undefined);
     const standsAt = await whereItStands(this.client, batch.workflowId);
     for (const { projectId, jobId, workflowId, status, error } of await itemsOf(batch)) {
-      const ended = status ?? error?.type;
-      const ending = ended && { ended, delivered: error?.delivered ?? 'yes' };
+      const how = status ?? error?.type;
+      const ending = how && { how, delivered: error?.delivered ?? 'yes' };
       // The follow-up itself says why a delivery is unknown.
       this.batchWords.push({ marker: `${projectId}/${jobId}`, workflowId, standsAt, ...(ending && { ending }) });
       const description = this.client.workflow.getHandle(workflowId).describe();

@@ -112,7 +112,7 @@ export const mutants: readonly Mutant[] = [
       [
         'src/workflows/follow-up-port.ts',
         'readSendResult(await',
-        '((sent: SendResult, to: SendOrder) => sent ?? readSendResult(sent, to))(await',
+        '((sent: SendResult, to: SendRequest) => sent ?? readSendResult(sent, to))(await',
       ],
     ],
     test: paths('a follow-up whose send is completed by hand does not take that for the service’s response'),

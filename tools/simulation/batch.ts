@@ -41,14 +41,14 @@ export class Batches {
   readonly started = new Map<string, Started>();
   #mostOpen = 0;
   readonly #maxOpen: number;
-  readonly #mostPartItems: number;
+  readonly #maxPartItems: number;
   readonly #mostEvents: number;
 
   constructor(private readonly stage: Stage) {
     const { chance } = stage.world;
     for (const jobId of stage.service.jobs.keys()) if (chance.happens(0.1)) stage.service.archive(jobId);
     this.#maxOpen = chance.whole(1, 8);
-    this.#mostPartItems = chance.whole(2, 12);
+    this.#maxPartItems = chance.whole(2, 12);
     this.#mostEvents = chance.pick([15, 60, 1_000]);
     const canary = chance.happens(0.4) ? chance.whole(1, 4) : undefined;
     const maxFailures = chance.happens(0.3) ? chance.pick([0, 1, '20%']) : undefined;
@@ -239,8 +239,8 @@ export class Batches {
     const begin = (run: Run) => {
       const { later, signal, ended, find, ...port } = portOf(run, () => flow.wake());
       const rules = run.before
-        ? new Batch(structuredClone(run.before) as BatchState, this.#mostPartItems)
-        : Batch.create({ ...start, startedAtMs: run.startedAtMs }, items, this.#mostPartItems);
+        ? new Batch(structuredClone(run.before) as BatchState, this.#maxPartItems)
+        : Batch.create({ ...start, startedAtMs: run.startedAtMs }, items, this.#maxPartItems);
       const startPart = (input: PartInput) => {
         const workflowId = partWorkflowId(input);
         if (server.running(workflowId) || (input.again === undefined && server.latest(workflowId))) return false;

@@ -60,7 +60,7 @@ export interface Host {
   close(run: Run, status: 'completed' | 'failed', end: Outcome): void;
   deliver(run: Run, event: Happened): boolean;
   deliverByName(workflowId: string, name: string, input?: unknown): boolean;
-  signalFromBudget(run: Run, id: number, message: FollowUpSignal): () => void;
+  signalFromBudget(run: Run, id: number, signal: FollowUpSignal): () => void;
   watchEnd(run: Run, id: number, workflowId: string): () => void;
   startActivity(run: Run, id: number, name: string, input: unknown, options: ActivityOptions): () => void;
 }
@@ -186,7 +186,7 @@ export class Run {
     this.#written = { calls: lastCall, states: this.states.length };
     for (const id of this.#stopped.splice(0)) this.#stops.get(id)?.();
     for (const [id, { begin }] of calls) this.#begin(id, begin);
-    for (const result of this.#replies.splice(0)) result();
+    for (const reply of this.#replies.splice(0)) reply();
   }
 
   /** The task under way is lost: what it brought comes again, with what came since, and nothing of it was ordered. */

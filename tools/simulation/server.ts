@@ -70,7 +70,7 @@ export class Server implements Host {
     return true;
   }
 
-  deliverByName(workflowId: string, name: string, input?: unknown, reply?: (result: unknown) => void): boolean {
+  deliverByName(workflowId: string, name: string, input?: unknown, reply?: (value: unknown) => void): boolean {
     return this.deliver(this.running(workflowId), { name, input: structuredClone(input), ...(reply && { reply }) });
   }
 
