@@ -70,9 +70,12 @@ describe.concurrent('a follow-up', () => {
     const project = newProject();
     project.addJob('job', { status: 'active', behaviour: { neverEnds: true } });
     const followUp = await project.start();
-    await reaches(followUp, 'waiting-for-job');
-    const summary = await followUp.describe();
-    expect(summary).toMatchObject({ state: 'waiting-for-job' });
+    // Not its progress, which the budget can know before the follow-up's first workflow task is over.
+    const summary = await eventually('its own record says that it waits for the job', async () => {
+      const latest = await followUp.describe();
+      expect(latest).toMatchObject({ state: 'waiting-for-job' });
+      return latest;
+    });
     expect(summary).not.toHaveProperty('jobStatus');
     expect(summary).not.toHaveProperty('prLink');
     await followUp.cancel();
