@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Context } from '@temporalio/activity';
 import { type Client, WithStartWorkflowOperation, WorkflowExecutionAlreadyStartedError } from '@temporalio/client';
-import type { ListedSend } from '../budget/budget.js';
+import type { ListedSend } from '../budget/counting.js';
 import type { RecentSends } from '../budget/loop.js';
 import { defined, iso } from '../common/index.js';
 import {

@@ -102,8 +102,8 @@ export function createActivities(dependencies: ActivityDependencies) {
    * complete memory can rule out an earlier grant of the same send.
    */
   async function wasNeverUsed(workflowId: string, earlier: EarlierSend): Promise<boolean> {
-    const { grantedTo, grantedAtMs, outcome, remembersAll } = earlier;
-    if (grantedTo === '' || outcome !== null || !remembersAll) return false;
+    const { grantedTo, grantedAtMs, outcome } = earlier;
+    if (grantedTo === '' || outcome !== null) return false;
     const closedAtMs = await budgets.closedAtMs(workflowId, grantedTo);
     return closedAtMs !== undefined && closedAtMs + marginMs < grantedAtMs;
   }

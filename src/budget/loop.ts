@@ -1,5 +1,6 @@
 import type { Ask, AskReply, FollowUpReport } from '../protocol/index.js';
-import type { Budget, FollowUpSignal, ListedSend } from './budget.js';
+import type { Budget, FollowUpSignal } from './budget.js';
+import { assumeFull, type ListedSend } from './counting.js';
 
 export interface RecentSends {
   /** In the order of their ends; running ones come last. */
@@ -72,17 +73,17 @@ export class BudgetLoop {
   /**
    * Runs until the next run should begin.
    *
-   * @param assumeFull whether all free slots are first booked as used
+   * @param isToAssumeFull whether all free slots are first booked as used
    */
-  async run(assumeFull: boolean): Promise<void> {
+  async run(isToAssumeFull: boolean): Promise<void> {
     const { budget, port } = this;
-    for (let isFull = assumeFull; ; isFull = false) {
+    for (let isFull = isToAssumeFull; ; isFull = false) {
       await port.allAnswered();
       this.#noteReset();
       if (this.#mayEnd()) return;
       this.#isChanged = false;
       if (budget.state.isCounting) await this.#count();
-      if (isFull) budget.assumeFull(port.nowMs());
+      if (isFull) assumeFull(budget.state, port.nowMs());
       budget.advance(port.nowMs());
       for (const signal of budget.flushSignals()) void this.#signal(signal);
       port.show();

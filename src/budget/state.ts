@@ -60,9 +60,10 @@ export interface LatestSend {
   sendNumber: number;
   grantedAtMs: number;
   overAtMs: number;
-  outcome: SendOutcome | null;
+  /** Missing until it is reported. */
+  outcome?: SendOutcome;
   /** When it became known, by Temporal's clock. */
-  outcomeAtMs: number;
+  outcomeAtMs?: number;
   /** Empty if the budget never received it. */
   messageTag: string;
   /** Whether the grant was the reply to an ask. One that was only signalled is lost if no run receives it. */
@@ -117,6 +118,8 @@ export interface BudgetState {
   grants: Grant[];
   /** Start of the window in which the slot of each ended send is in use, in epoch milliseconds. */
   spent: number[];
+  /** Likewise for sends whose outcome was not reported before they were over, by {@link sendKey}: it may yet be. */
+  unreported: Record<string, number>;
   /** Likewise for sends that were answered by 401, 402, 403 or 429. */
   refused: number[];
   /** Likewise for the latest sends whose slots are free again, in order: in a longer window they are in use again. */
@@ -135,6 +138,11 @@ export interface BudgetState {
 
 /** Hashes are shorter than ids. They never equal a number or a prototype's property, which would lose their order. */
 export const followUpKey = hash64;
+
+/** Key of a send, and of its slot. */
+export function sendKey({ workflowId, runId, sendNumber }: SendId): string {
+  return hash64(`${workflowId} ${runId} ${sendNumber}`);
+}
 
 /** Key of the job in `follow-up/{projectId}/{jobId}/{key}`. */
 export function jobKey(workflowId: string): string {
@@ -158,6 +166,7 @@ export function newState(settings: BudgetSettings, nowMs: number): BudgetState {
     turnedAway: [],
     grants: [],
     spent: [],
+    unreported: {},
     refused: [],
     freed: [],
     checkOwnersAtMs: 0,
@@ -168,3 +177,17 @@ export function newState(settings: BudgetSettings, nowMs: number): BudgetState {
 }
 
 export const MIN_LAST_SENDS = 100;
+
+export function isSameSend(a: SendId, b: SendId): boolean {
+  return a.workflowId === b.workflowId && a.runId === b.runId && a.sendNumber === b.sendNumber;
+}
+
+export function latestSendOf(state: BudgetState, workflowId: string): LatestSend | undefined {
+  return state.latestSends[followUpKey(workflowId)];
+}
+
+/** Sets a key's value and moves the key to the end: the first keys are forgotten first. */
+export function put<T>(record: Record<string, T>, key: string, value: T): void {
+  Reflect.deleteProperty(record, key);
+  record[key] = value;
+}

@@ -1,8 +1,12 @@
 import { defined, iso } from '../common/index.js';
 import type { BudgetSend, BudgetStatus, BudgetWaiter, RefusedMessages } from '../contract/index.js';
 import { refusalOf } from '../protocol/index.js';
-import { type Budget, delayedUntilMs, isDelayed } from './budget.js';
-import type { Grant, SendRecord, Waiter } from './state.js';
+import { lineOf } from './line.js';
+import { isPausedByOperator, servicePauseOf } from './pauses.js';
+import { delayedUntilMs, isDelayed } from './refusals.js';
+import { limitOf, slotEnds } from './slots.js';
+import type { BudgetState, Grant, SendRecord, Waiter } from './state.js';
+import { expectedSendAtMs } from './waiting.js';
 
 const LISTED_WAITERS = 20;
 
@@ -15,15 +19,14 @@ export interface StatusExtent {
 
 export function budgetStatus(
   projectId: string,
-  budget: Budget,
+  state: BudgetState,
   nowMs: number,
   { about, maxSends = Infinity }: StatusExtent = {},
 ): BudgetStatus {
-  const { state, limit } = budget;
   const { settings, pace, waiters, isCounting, lastSends } = state;
   const underWay = state.grants.filter(({ overAtMs }) => overAtMs > nowMs);
-  const line = budget.line(nowMs);
-  const paused = pausedOf(budget, line, nowMs);
+  const line = lineOf(state, nowMs);
+  const paused = pausedOf(state, line, nowMs);
   const inLine = new Set(line);
   const elsewhere = waiters.filter((waiter) => !inLine.has(waiter));
   const waiting = [...line, ...elsewhere].flatMap((entry, index): BudgetWaiter[] => {
@@ -36,20 +39,20 @@ export function budgetStatus(
       const until = iso(delayedUntilMs(entry));
       return [{ ...waiter, refusal: defined({ reason, statusCode, until }) }];
     }
-    const expectedAtMs = paused || isCounting ? undefined : budget.expectedAtMs(nowMs, index, lane);
+    const expectedAtMs = paused || isCounting ? undefined : expectedSendAtMs(state, nowMs, index, lane);
     return [defined({ ...waiter, expectedAt: isoOf(expectedAtMs) })];
   });
-  const ends = budget.slotEnds().filter((endMs) => endMs > nowMs);
+  const ends = slotEnds(state).filter((endMs) => endMs > nowMs);
   return defined({
     projectId,
-    limit,
+    limit: limitOf(state),
     windowMs: settings.windowMs,
     reserve: settings.reserve,
     used: ends.length,
     underWay: underWay.length,
     nextFreeSlotAt: isoOf(ends[0]),
     refused: refusedOf(lastSends, nowMs - settings.windowMs),
-    spacingMs: pace.isSpaced ? pace.spacingMs : undefined,
+    spacingMs: pace.limit.isSpaced ? pace.limit.spacingMs : undefined,
     isCounting: isCounting || undefined,
     remembersSince: iso(state.rememberedSinceMs),
     paused,
@@ -106,10 +109,10 @@ function refusedOf(sends: readonly SendRecord[], sinceMs: number): RefusedMessag
   return [...found.values()];
 }
 
-function pausedOf(budget: Budget, line: readonly Waiter[], nowMs: number): BudgetStatus['paused'] {
-  const { operatorPause } = budget.state;
-  const servicePause = budget.servicePause(nowMs, line);
-  const ofOperator = budget.isPausedByOperator(nowMs) ? operatorPause : undefined;
+function pausedOf(state: BudgetState, line: readonly Waiter[], nowMs: number): BudgetStatus['paused'] {
+  const { operatorPause } = state;
+  const servicePause = servicePauseOf(state, line, nowMs);
+  const ofOperator = isPausedByOperator(state, nowMs) ? operatorPause : undefined;
   const pauses = [
     ...(ofOperator ? [{ ...ofOperator, reason: 'operator' as const }] : []),
     ...(servicePause ? [servicePause] : []),

@@ -15,6 +15,8 @@ export function trim(state: BudgetState): void {
   if (isTooLong()) {
     state.lastSends = state.lastSends.slice(-MIN_LAST_SENDS);
     state.freed = state.freed.slice(-KEPT_FREED);
+    state.spent.push(...Object.values(state.unreported));
+    state.unreported = {};
   }
   const isOver = (key: string) => state.turns[key]?.owner === undefined;
   const turns = Object.keys(state.turns);

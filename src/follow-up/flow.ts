@@ -26,8 +26,6 @@ import {
   type Full,
   type Granted,
   isAtWork,
-  isUndelivered,
-  mayHaveArrived,
   toReason,
   type Waiting,
 } from '../protocol/index.js';
@@ -238,16 +236,13 @@ export class FollowUp {
       const isGranted = reply.kind === 'granted';
       if (!isGranted) {
         this.#sendNumber = reply.sendNumber;
-        const isOnlySend = reply.isSameMessage && reply.remembersAll;
-        if (isOnlySend && reply.runId === port.runId && !mayHaveArrived(reply.outcome)) this.#isInDoubt = false;
+        const isUndelivered = reply.verdict === 'undelivered';
+        if (isUndelivered && reply.runId === port.runId) this.#isInDoubt = false;
         // The outcomes of the earlier sends are not known.
         if (reply.sendNumber > 1) this.#isInDoubt = true;
-        const isUndone = reply.outcome !== null && isUndelivered(reply.outcome);
-        // A budget that was reset may have granted the send twice: this outcome then says nothing of the first grant.
-        const isForgotten = this.#isInDoubt && !reply.remembersAll && reply.grantedTo !== port.runId;
-        if (isUndone ? isForgotten : !reply.isLatest) throw this.#closed(reply);
+        if (reply.verdict === 'superseded' || reply.verdict === 'forgotten') throw this.#closed(reply);
         // Of earlier sends, only their number is known.
-        const neverBegan = isOnlySend && reply.sendNumber === 1 && reply.outcome === 'notSent';
+        const neverBegan = isUndelivered && reply.sendNumber === 1 && reply.outcome === 'notSent';
         if (!neverBegan) this.#lastSendAtMs = reply.grantedAtMs;
       }
       if (isGranted) this.#usedGrant = grantName(reply);
@@ -637,13 +632,12 @@ export class FollowUp {
   }
 
   /** A grant was used, and this run cannot learn more about it. */
-  #closed({ grantedTo, outcome, isSameMessage }: EarlierSend): Failed {
-    const ofOwn = outcome === 'sent' ? 'yes' : outcome === 'rejected' ? this.#unsent() : 'unknown';
-    const message =
-      grantedTo === ''
-        ? 'The budget does not remember whether an earlier run of this follow-up sent the message'
-        : 'The key was used before, and the job may have moved on to another message';
-    return new Failed(FailureType.Closed, message, isSameMessage ? ofOwn : 'unknown');
+  #closed({ outcome, verdict }: EarlierSend): Failed {
+    const isForgotten = verdict === 'forgotten';
+    const message = isForgotten
+      ? 'The budget does not remember whether an earlier run of this follow-up sent the message'
+      : 'The key was used before, and the job may have moved on to another message';
+    return new Failed(FailureType.Closed, message, !isForgotten && outcome === 'sent' ? 'yes' : 'unknown');
   }
 
   #checkPatience(): void {

@@ -127,24 +127,31 @@ const fullSchema = z.object({
 });
 export type Full = z.infer<typeof fullSchema>;
 
-/** The run `grantedTo` of this workflow id was granted a send before. Empty if the budget cannot remember one. */
+/** What the budget knows of a follow-up's earlier send. */
+export const verdicts = [
+  /** It may have arrived, and no other message has had the job's turn since: the job's state is evidence. */
+  'current',
+  /** It may have arrived, but may be of another message, or another may have had the turn since. */
+  'superseded',
+  /** It did not arrive, and the budget has forgotten none that may have arrived. */
+  'undelivered',
+  /** The budget may have forgotten a send that arrived. */
+  'forgotten',
+] as const;
+export type Verdict = (typeof verdicts)[number];
+
+/** A send was granted to this workflow id before, or may have been. */
 const earlierSendSchema = z.object({
   kind: z.literal('earlierSend'),
   ...send,
+  /** The only run that can have used the grant. Empty if the budget may have forgotten another. */
   grantedTo: z.string(),
+  verdict: z.enum(verdicts),
   /** `null` while the send may be in progress, until `overAtMs`. */
   outcome: z.enum(sendOutcomes).nullable(),
   outcomeAtMs: instantMsSchema,
   grantedAtMs: instantMsSchema,
   overAtMs: instantMsSchema,
-  /**
-   * The send was of this follow-up's message, and no other has had the job's turn since: the job's state is evidence.
-   */
-  isLatest: z.boolean(),
-  /** Whether the budget knows that the send was of this message. */
-  isSameMessage: z.boolean(),
-  /** Whether the budget remembers every send since the follow-up started. */
-  remembersAll: z.boolean(),
 });
 export type EarlierSend = z.infer<typeof earlierSendSchema>;
 

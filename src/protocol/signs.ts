@@ -85,8 +85,8 @@ export function signOf(statusCode: number, body: BodyKind = 'unread'): Sign {
 }
 
 /** Whether a message may have started a turn of its job. `null`: the outcome is not known yet. */
-export function mayHaveArrived(outcome: SendOutcome | null): boolean {
-  return outcome === null || outcome === 'sent' || outcome === 'unknown';
+export function mayHaveArrived(outcome: SendOutcome | undefined): boolean {
+  return outcome === undefined || outcome === 'sent' || outcome === 'unknown';
 }
 
 /** Whether the message was certainly not delivered, so that the send may be repeated. */

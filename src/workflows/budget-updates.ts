@@ -1,5 +1,7 @@
 import { setHandler } from '@temporalio/workflow';
 import type { BudgetLoop } from '../budget/loop.js';
+import { limitOf } from '../budget/slots.js';
+import { takenBy } from '../budget/take.js';
 import { defined } from '../common/index.js';
 import {
   type BudgetStatus,
@@ -33,7 +35,7 @@ export function handleUpdates(loop: BudgetLoop, status: (nowMs: number) => Budge
     validator: (input: unknown) => {
       const { settings, maxLimit } = budget.state;
       const given = parseLimit(input);
-      const { limit = budget.limit, reserve = settings.reserve } = given;
+      const { limit = limitOf(budget.state), reserve = settings.reserve } = given;
       const rule = `must be at most ${maxLimit}, FOLLOW_UP_BUDGET_MAX_LIMIT of the workers (given ${limit})`;
       if (limit > maxLimit) throw invalidInput([{ field: 'limit', message: rule }]);
       // The worker's maximum may since have dropped below the current limit.
@@ -59,9 +61,9 @@ export function handleUpdates(loop: BudgetLoop, status: (nowMs: number) => Budge
     description: 'Counts slots as used by other software: all or none',
     validator: (input: unknown) => {
       const { count, key } = parseTake(input);
-      const taken = budget.takenBy(key);
+      const taken = takenBy(budget.state, key);
       if (taken === count) return;
-      const limit = budget.limit;
+      const limit = limitOf(budget.state);
       if (taken === undefined && count <= limit) return;
       const rule =
         taken === undefined ? `must be at most ${limit}, the limit` : `must be ${taken}, which the key took before`;

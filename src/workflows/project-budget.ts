@@ -13,6 +13,7 @@ import type { Activities } from '../activities/index.js';
 import { Budget, type FollowUpSignal } from '../budget/budget.js';
 import { describeBudget, SHOWN_SENDS } from '../budget/budget-details.js';
 import { BudgetLoop, type BudgetPort } from '../budget/loop.js';
+import { wasDelivered } from '../budget/sends.js';
 import { type BudgetState, newState } from '../budget/state.js';
 import { budgetStatus } from '../budget/status.js';
 import { trim } from '../budget/trim.js';
@@ -80,13 +81,14 @@ export async function projectBudget(input: ProjectBudgetInput, carried?: BudgetS
 
 function listen(projectId: string, loop: BudgetLoop): void {
   const { budget } = loop;
-  const status = (nowMs: number, about?: string): BudgetStatus => budgetStatus(projectId, budget, nowMs, { about });
+  const status = (nowMs: number, about?: string): BudgetStatus =>
+    budgetStatus(projectId, budget.state, nowMs, { about });
   const reply = (nowMs?: unknown, about?: unknown) => {
     const now = instantMsSchema.safeParse(nowMs).data ?? Date.now();
     return status(now, typeof about === 'string' ? about : undefined);
   };
   setHandler(budgetStatusQuery, reply, { description: 'Slots, queue and last sends' });
-  setHandler(wasDeliveredQuery, (asker) => budget.wasDelivered(asker));
+  setHandler(wasDeliveredQuery, (asker) => wasDelivered(budget.state, asker));
   setHandler(reportSignal, (report: unknown) => {
     const parsed = parseInput(followUpReportSchema, report);
     if (parsed.ok && isOfProject(projectId, parsed.value.workflowId)) loop.receive(parsed.value);
@@ -102,7 +104,7 @@ function listen(projectId: string, loop: BudgetLoop): void {
 }
 
 function createPort(projectId: string, budget: Budget, isAskedToCancel: () => boolean): BudgetPort {
-  const recordMetrics = createBudgetMetrics(projectId, budget);
+  const recordMetrics = createBudgetMetrics(projectId, budget.state);
   return {
     originalRunId: workflowInfo().originalExecutionRunId,
     isContinued: isContinued(),
@@ -122,7 +124,7 @@ function createPort(projectId: string, budget: Budget, isAskedToCancel: () => bo
     isTooLong: () => workflowInfo().continueAsNewSuggested,
     show: () => {
       const nowMs = Date.now();
-      const details = describeBudget(budgetStatus(projectId, budget, nowMs, { maxSends: SHOWN_SENDS }), nowMs);
+      const details = describeBudget(budgetStatus(projectId, budget.state, nowMs, { maxSends: SHOWN_SENDS }), nowMs);
       setCurrentDetails(isAskedToCancel() ? `${cancelRefusal(projectId)}\n\n${details}` : details);
       recordMetrics();
     },

@@ -8,7 +8,7 @@ describe('an ask that comes again', () => {
     ask a -> granted leaseMs=1ms, used -> 1
   - learns what is known of the send, since its response and not its grant
     ask a, wait 300ms, report a,
-    ask a -> earlierSend grantedTo=run-of-a sendNumber=1 outcome=sent isLatest=true grantedAtMs=0s outcomeAtMs=300ms overAtMs=over isSameMessage=true remembersAll=false
+    ask a -> earlierSend sendNumber=1 outcome=sent verdict=current grantedAtMs=0s outcomeAtMs=300ms overAtMs=over
   - gets nothing with another message, or after the end of its run
     send a, ask a tag=another -> otherMessage, end a, ask a -> ended
   `);
@@ -17,13 +17,13 @@ describe('an ask that comes again', () => {
 describe('a run that replaces another', () => {
   testRules(`
   - learns who was granted the send, and whether the budget remembers all since it started
-    ask a, ask a reset -> earlierSend runId=new grantedTo=run-of-a outcome=null remembersAll=false,
-    ask a later -> earlierSend remembersAll=true, used -> 1
+    ask a, ask a reset -> earlierSend runId=new grantedTo= outcome=null,
+    ask a later -> earlierSend grantedTo=run-of-a, used -> 1
   - is named in the replies "waiting" and "full" [limit=0 capacity=1/10]
     ask a reset later number=4 -> waiting slot runId=new sendNumber=4,
     ask b reset later number=4 -> full queue-full runId=new sendNumber=4
   - was never granted anything if it is not in the memory, but may have been if it began before
-    ask a reset later number=4 -> granted runId=new, ask b reset -> earlierSend grantedTo= outcome=unknown isLatest=false
+    ask a reset later number=4 -> granted runId=new, ask b reset -> earlierSend grantedTo= outcome=unknown verdict=forgotten
   - takes over the place in line, with the grant that follows, whatever the run before says late [limit=0]
     ask a later, ask a reset, end a run=run-of-a, limit 1, signals -> a:granted, ask a -> granted runId=new
   - keeps that place if a signal to the run before finds nobody [limit=0]
@@ -32,12 +32,12 @@ describe('a run that replaces another', () => {
     ask a, ask a reset -> earlierSend outcome=null, report a notSent run=run-of-a, ask a -> earlierSend outcome=notSent,
     ask a number=2 -> granted runId=new
   - takes the turn of its job again while nobody else was granted it
-    send a@x, end a, ask a reset -> earlierSend outcome=sent isLatest=true, ask b@x -> waiting job-busy
+    send a@x, end a, ask a reset -> earlierSend outcome=sent verdict=current, ask b@x -> waiting job-busy
   - learns that the turn is of another, and leaves it there
-    send a@x, ask b@x, end a, granted -> b, ask a reset -> earlierSend outcome=sent isLatest=false, end a,
+    send a@x, ask b@x, end a, granted -> b, ask a reset -> earlierSend outcome=sent verdict=superseded, end a,
     ask c@x -> waiting job-busy, keep, end b, granted -> c
   - takes no turn if its message was not delivered, and has none for sure while the budget counts [counts]
-    report sent, report limited limited, ask sent reset -> earlierSend isLatest=false, book, resume, ask limited reset,
+    report sent, report limited limited, ask sent reset -> earlierSend verdict=superseded, book, resume, ask limited reset,
     ask other@limited -> granted
   - learns of the later send if an earlier run reports again that its own was refused
     ask a run=first, report a limited retry=1s run=first number=1, wait 2s, ask a number=2, report a, wait 1m,

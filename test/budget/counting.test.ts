@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { slotEnds } from '../../src/budget/slots.js';
 import { Desk, followUp, HELD, HOUR, listed, MARGIN, MINUTE, testRules } from './support.js';
 
 describe('a budget that counts', () => {
@@ -8,17 +9,17 @@ describe('a budget that counts', () => {
   - books each send of the list, then grants the rest [counts limit=4]
     ask b*5, wait 1m, book a1 a2 +1, granted -> b0, report b0, next -> held b1 b2 b3 b4
   - knows those whom it books, once each, so that their ids are not sent again [counts]
-    book a, ask a reset -> earlierSend outcome=unknown isSameMessage=false, used -> 1
+    book a, ask a reset -> earlierSend outcome=unknown, used -> 1
   - does not let a run that was reset send again, whatever number its send has [counts]
     book runs a, ask a reset number=2 -> earlierSend outcome=unknown
   - books a send that it did not grant when it is reported, from its response, once [counts]
     wait 1s, report a sent at=-300ms, report a sent at=-300ms, report b notSent, book, slots -> 700ms+held,
-    ask c@a -> waiting job-busy, ask d@b -> granted, ask a reset -> earlierSend grantedTo=run-of-a outcome=sent
+    ask c@a -> waiting job-busy, ask d@b -> granted, ask a reset -> earlierSend outcome=sent
   - takes no send of before a reset for the last one of its job
-    send a@x, end a, wait 1h, forget nothing, counts, book, ask a reset -> earlierSend outcome=sent isLatest=false
+    send a@x, end a, wait 1h, forget nothing, counts, book, ask a reset -> earlierSend outcome=sent verdict=superseded
   - does not take an old send that is reported late for the last one of its job
-    wait 1h, send new@x, end new, report old@x sent at=-1h, ask old@x reset -> earlierSend isLatest=false,
-    ask new reset -> earlierSend isLatest=true
+    wait 1h, send new@x, end new, report old@x sent at=-1h, ask old@x reset -> earlierSend verdict=superseded,
+    ask new reset -> earlierSend verdict=current
   - does not book what it remembers as "sent" or "rejected"
     ask a*2, report a0 sent, report a1 rejected, send c, counts, book a*2 runs c, used -> 3
   - books what it remembers as "limited", "notSent" or "unknown": the next send may be forgotten
@@ -39,14 +40,14 @@ describe('a budget that counts', () => {
     wake a, keep, ask a run=second, miss, limit 1, granted -> a
   - gives a job to whoever runs, and one that is closed only for the settle time [counts]
     book old@x closed runs new@x, ask behind-new@x, ask behind-closed@closed,
-    ask closed reset -> earlierSend isLatest=true, end closed until=settle, next -> settle behind-closed,
+    ask closed reset -> earlierSend verdict=current, end closed until=settle, next -> settle behind-closed,
     end new@x last, granted -> behind-new
   - gives it also to one that runs whose send was reported, before a grant of a time that a reset brought back
     ask old@x, report new@x, book runs new@x, report old notSent, ask next@x -> waiting job-busy
   - does not guess which of two sends to a job was the last: either may have been reset [counts]
-    report heard@y, book old@x closed@y runs new@x, ask old@x reset -> earlierSend isLatest=false,
-    ask new@x reset -> earlierSend isLatest=false, ask heard@y reset -> earlierSend isLatest=false,
-    ask closed@y reset -> earlierSend isLatest=false, ask next@y -> waiting job-busy, wait settle, granted ->
+    report heard@y, book old@x closed@y runs new@x, ask old@x reset -> earlierSend verdict=superseded,
+    ask new@x reset -> earlierSend verdict=superseded, ask heard@y reset -> earlierSend verdict=superseded,
+    ask closed@y reset -> earlierSend verdict=superseded, ask next@y -> waiting job-busy, wait settle, granted ->
   - keeps how a job looked at the end of the turn before
     send a@x, end a last, book b@x, wait settle, ask c@x -> granted last
   - takes the send for made for which a follow-up stood in line
@@ -54,7 +55,7 @@ describe('a budget that counts', () => {
   - gives the turn of one that has ended an end, and does not take it back if the end was reported
     send c@y, end c, book c@y, ask d@y -> granted, send a@x, ask b@x, forget, book a@x, next -> settle b
   - finds no evidence for another message of an id that is used again
-    book a, ask a tag=other -> earlierSend isLatest=false
+    book a, ask a tag=other -> earlierSend verdict=superseded
   `);
 
   it('lists what it books as of now, and uses its slot until nothing of it can still arrive', () => {
@@ -62,7 +63,7 @@ describe('a budget that counts', () => {
     desk.budget.book(desk.nowMs, listed(['a']), { drainMs: MINUTE });
     const booked = { grantedAtMs: desk.nowMs };
     expect(desk.state.lastSends).toMatchObject([{ workflowId: followUp('a'), ...booked }]);
-    expect(desk.budget.slotEnds()[0]).toBeGreaterThanOrEqual(desk.nowMs + MINUTE + HOUR);
+    expect(slotEnds(desk.state)[0]).toBeGreaterThanOrEqual(desk.nowMs + MINUTE + HOUR);
   });
 
   it('uses the slot of a send whose time is known until its own window is over, with lease and drain', () => {
@@ -71,7 +72,7 @@ describe('a budget that counts', () => {
     const send = { workflowId: followUp('a'), isRunning: true, sentAtMs };
     desk.budget.book(desk.nowMs, [send], { leaseMs: 2 * MINUTE, drainMs: MINUTE });
     expect(desk.state.lastSends).toMatchObject([{ grantedAtMs: sentAtMs }]);
-    expect(desk.budget.slotEnds()).toEqual([sentAtMs + 3 * MINUTE + HELD + MARGIN]);
+    expect(slotEnds(desk.state)).toEqual([sentAtMs + 3 * MINUTE + HELD + MARGIN]);
   });
 
   it('uses no slot for agents at work on messages of yesterday, and keeps their jobs for them', () => {

@@ -46,7 +46,10 @@ function fullState({ workflowId, runId, messageTag }: typeof ordinary, slots: nu
     ...state,
     ...{ latestSends: Object.fromEntries(sends), turns: Object.fromEntries(turns) },
     ...{ grants: copies(state.grants, 2_990, 10), waiters: [...copies(state.waiters, 4_000, 900), ...refused] },
-    ...{ spent: Array.from({ length: slots }, () => nowMs), freed: Array.from({ length: slots }, () => nowMs) },
+    ...{
+      spent: Array.from({ length: slots }, () => nowMs),
+      freed: Array.from({ length: slots }, () => nowMs),
+    },
     lastSends: copies(state.lastSends, 2_000, 1_000).map((send) => ({
       ...send,
       outcomeAtMs: nowMs,

@@ -1,6 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import { Budget, type FollowUpSignal, type ListedSend } from '../../src/budget/budget.js';
+import { Budget, type FollowUpSignal } from '../../src/budget/budget.js';
+import type { ListedSend } from '../../src/budget/counting.js';
 import { BudgetLoop, type BudgetPort, type RecentSends } from '../../src/budget/loop.js';
+import { slotEnds } from '../../src/budget/slots.js';
 import { newState } from '../../src/budget/state.js';
 import { askOf, followUp, HELD, HOUR, LEASE, listed, MARGIN, names, OVER, SECOND, T0 } from './support.js';
 
@@ -116,7 +118,7 @@ describe('a fresh budget', () => {
       { afterMs: LEASE, sinceMs: T0 - HELD },
     ]);
     expect(granted()).toEqual(['a']);
-    expect(budget.slotEnds()).toEqual([HELD, HELD, OVER + HELD].map((ms) => T0 + LEASE + ms));
+    expect(slotEnds(budget.state)).toEqual([HELD, HELD, OVER + HELD].map((ms) => T0 + LEASE + ms));
   });
 
   it.each([
@@ -161,7 +163,7 @@ describe('a fresh budget', () => {
     const { port, budget, ask } = await start(['b'], { assumeFull: true });
     await port.wait(LEASE);
     expect(ask('a')).toMatchObject({ kind: 'waiting', expectedAtMs: T0 + LEASE + HELD });
-    expect(budget.slotEnds()).toHaveLength(3);
+    expect(slotEnds(budget.state)).toHaveLength(3);
   });
 });
 

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { slotEnds } from '../../src/budget/slots.js';
 import { budgetStatus } from '../../src/budget/status.js';
 import { iso } from '../../src/common/index.js';
 import type { Refusal } from '../../src/contract/index.js';
@@ -6,7 +7,7 @@ import { Desk, followUp, HELD, HOUR, lastTurn, LEASE, MINUTE, names, SECOND, T0 
 
 const newDesk = () => new Desk({ limit: 100 });
 const askAll = (desk: Desk, ...all: string[]) => all.forEach((name) => desk.ask(name));
-const shownPause = (desk: Desk) => budgetStatus('project', desk.budget, desk.nowMs).paused;
+const shownPause = (desk: Desk) => budgetStatus('project', desk.state, desk.nowMs).paused;
 
 /** A project that pauses from now on, for a second, because the message of `first` was refused. */
 function pausedDesk(waiting: readonly string[], reason: Exclude<Refusal, 'outage'> = 'credentials'): Desk {
@@ -164,7 +165,7 @@ describe('a pause of the project', () => {
     const desk = newDesk();
     askAll(desk, 'a', 'b');
     desk.report('a', 'notSent', { refusal: 'credentials', retryAfterMs: MINUTE });
-    expect(desk.budget.slotEnds()).toHaveLength(1);
+    expect(slotEnds(desk.state)).toHaveLength(1);
     expect(desk.ask('c')).toMatchObject({ kind: 'waiting', reason: 'credentials' });
   });
 
@@ -212,7 +213,7 @@ describe('after the time of a pause is over', () => {
     desk.report('a', 'credentials');
     desk.ask('a', { sendNumber: 2 });
     desk.wait(10 * MINUTE);
-    expect(shownPause(desk)).toMatchObject({ reasons: ['credentials'], until: iso(desk.budget.slotEnds()[0]!) });
+    expect(shownPause(desk)).toMatchObject({ reasons: ['credentials'], until: iso(slotEnds(desk.state)[0]!) });
   });
 });
 
@@ -294,7 +295,7 @@ describe('a message that is refused while others are accepted', () => {
     desk.report('bad', 'credentials', { sendNumber: 2, statusCode: 403 });
     const refusedAtMs = desk.nowMs;
     expect(desk.ask('bad', { sendNumber: 3 })).toMatchObject({ reason: 'credentials', pause: { by: 'message' } });
-    const { waiting, refused } = budgetStatus('project', desk.budget, desk.nowMs);
+    const { waiting, refused } = budgetStatus('project', desk.state, desk.nowMs);
     const refusal = { reason: 'credentials', statusCode: 403, until: iso(refusedAtMs + 90 * SECOND) };
     expect(waiting).toEqual([{ workflowId: followUp('bad', 'x'), lane: 'interactive', position: 1, refusal }]);
     expect(refused).toEqual([{ reason: 'credentials', statusCode: 403, messages: 1, of: 2, accepted: 1 }]);
@@ -364,7 +365,7 @@ describe('messages without a clear response', () => {
     expect(desk.nextGrants()).toEqual([2 * MINUTE, ['d']]);
     desk.report('d');
     expect(shownPause(desk)).toBeUndefined();
-    const { refused } = budgetStatus('project', desk.budget, desk.nowMs);
+    const { refused } = budgetStatus('project', desk.state, desk.nowMs);
     expect(refused).toEqual([{ reason: 'outage', statusCode: 503, messages: 4, of: 5, accepted: 1 }]);
   });
 
@@ -410,7 +411,7 @@ describe('a 429 while slots are free', () => {
   it('spaces the messages evenly over the window, from each response on', () => {
     const desk = spacedDesk();
     expect([sendNext(desk), sendNext(desk)]).toEqual([36 * SECOND, 36 * SECOND]);
-    const status = budgetStatus('project', desk.budget, desk.nowMs);
+    const status = budgetStatus('project', desk.state, desk.nowMs);
     expect(status).toMatchObject({ spacingMs: 36 * SECOND });
     expect(status.waiting.slice(0, 2).map(({ expectedAt }) => expectedAt)).toEqual([
       iso(desk.nowMs + 36 * SECOND),
@@ -421,9 +422,9 @@ describe('a 429 while slots are free', () => {
   it('lengthens the time between messages each time that it is too short, and each accepted message shortens it', () => {
     const desk = spacedDesk();
     refuseNext(desk, 'limited');
-    expect(desk.state.pace.spacingMs).toBe(41_400);
+    expect(desk.state.pace.limit.spacingMs).toBe(41_400);
     sendNext(desk);
-    expect(desk.state.pace.spacingMs).toBe(41_193);
+    expect(desk.state.pace.limit.spacingMs).toBe(41_193);
   });
 
   it('spaces nothing if the window is full by the budget’s own count', () => {
@@ -436,7 +437,7 @@ describe('a 429 while slots are free', () => {
     desk.ask('c');
     desk.call((budget, nowMs) => budget.setLimit(nowMs, { limit: 3 }));
     desk.report('c', 'limited');
-    expect(desk.state.pace).toMatchObject({ isSpaced: false, pause: { reason: 'limited' } });
+    expect(desk.state.pace).toMatchObject({ limit: { isSpaced: false }, pause: { reason: 'limited' } });
   });
 
   it('is forgotten after a window without another', () => {
@@ -445,7 +446,7 @@ describe('a 429 while slots are free', () => {
     sendNext(desk);
     desk.signals();
     sendNext(desk);
-    expect(budgetStatus('project', desk.budget, desk.nowMs)).not.toHaveProperty('spacingMs');
+    expect(budgetStatus('project', desk.state, desk.nowMs)).not.toHaveProperty('spacingMs');
   });
 
   it('is forgotten when an operator resumes or sets a limit', () => {
@@ -512,11 +513,11 @@ describe('a 429 while slots are free', () => {
 
   it('counts for less after a long time: spacing ends after one window again', () => {
     const desk = spacedDesk();
-    desk.state.pace.spacedWindows = 32;
+    desk.state.pace.limit.spacedWindows = 32;
     desk.wait(100 * HOUR);
     desk.signals();
     desk.report('w0', 'limited');
-    expect(desk.state.pace).toMatchObject({ spacedWindows: 1, spacingMs: 36 * SECOND });
+    expect(desk.state.pace).toMatchObject({ limit: { spacedWindows: 1, spacingMs: 36 * SECOND } });
   });
 
   it('lets no message probe before a Retry-After is over', () => {

@@ -25,7 +25,7 @@ describe('messages that the service refuses while it accepts others', () => {
     project.run(2 * MINUTE);
     expect([...project.startedAtMs.keys()].filter(isBad)).toHaveLength(8);
     expect(project.accepted()).toHaveLength(20);
-    const status = budgetStatus('project', project.budget, project.nowMs);
+    const status = budgetStatus('project', project.budget.state, project.nowMs);
     expect(status.refused).toEqual([{ reason: 'credentials', statusCode: 403, messages: 8, of: 28, accepted: 20 }]);
     expect(describeBudget(status, project.nowMs)).toContain('403 to 8 of 28 messages (others are accepted)');
   });
@@ -82,7 +82,7 @@ describe('a service that refuses all messages', () => {
     project.run(3 * HOUR);
     // Ten are under way at first. The pauses grow from 1 s to 10 min.
     expect(project.sends.length).toBeLessThanOrEqual(10 + 5 + (3 * HOUR) / (10 * MINUTE));
-    expect(budgetStatus('project', project.budget, project.nowMs).paused?.reasons).toEqual([response.outcome]);
+    expect(budgetStatus('project', project.budget.state, project.nowMs).paused?.reasons).toEqual([response.outcome]);
     project.run(11 * MINUTE);
     expect(project.accepted()).toHaveLength(50);
   });
@@ -93,7 +93,7 @@ describe('a service that refuses all messages', () => {
     for (let i = 0; i < 120; i++) project.start(`job${i}`, i);
     project.run(30 * MINUTE);
     expect(project.sends.length).toBeLessThanOrEqual(15);
-    const { paused, refused } = budgetStatus('project', project.budget, project.nowMs);
+    const { paused, refused } = budgetStatus('project', project.budget.state, project.nowMs);
     expect(paused?.reasons).toEqual(['outage']);
     expect(refused).toMatchObject([{ reason: 'outage', statusCode: 503 }]);
   });

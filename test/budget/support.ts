@@ -1,5 +1,8 @@
 import { expect, it } from 'vitest';
-import { Budget, type FollowUpSignal, type LineCapacity, type ListedSend } from '../../src/budget/budget.js';
+import { Budget, type FollowUpSignal } from '../../src/budget/budget.js';
+import type { ListedSend } from '../../src/budget/counting.js';
+import type { LineCapacity } from '../../src/budget/line.js';
+import { limitOf, slotEnds } from '../../src/budget/slots.js';
 import { newState } from '../../src/budget/state.js';
 import type { SendOutcome, TakeReply } from '../../src/contract/index.js';
 import type { Ask, AskReply, BudgetSettings, EndReport, OutcomeReport } from '../../src/protocol/index.js';
@@ -272,15 +275,15 @@ const verbs: Record<string, Verb> = {
     return nextMs === undefined ? 'none' : nextMs - desk.nowMs;
   },
   /** How many slots are used, and when each is free again, from T0. */
-  used: (desk) => desk.budget.slotEnds().length,
-  slots: (desk) => desk.budget.slotEnds().map((endMs) => endMs - T0),
+  used: (desk) => slotEnds(desk.state).length,
+  slots: (desk) => slotEnds(desk.state).map((endMs) => endMs - T0),
   line: (desk) => desk.state.waiters.map(nameOf),
   /** Sets the limit (`-`: leaves it), the window and the reserve. `bound` is the limit that counts. */
   limit(desk, [limit = '-', window, reserve]) {
     const change = { ...(window && { windowMs: msOf(window) }), ...(reserve && { reserve: Number(reserve) }) };
     desk.call((budget, nowMs) => budget.setLimit(nowMs, { ...(limit !== '-' && { limit: Number(limit) }), ...change }));
   },
-  bound: (desk) => desk.budget.limit,
+  bound: (desk) => limitOf(desk.state),
   pause: (desk, [time]) => desk.pause(time === undefined ? {} : { untilMs: desk.nowMs + msOf(time) }),
   resume: (desk) => desk.resume(),
   /** Books those of a list that are closed, those that run behind `runs`, and `+1` others. */

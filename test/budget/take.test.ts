@@ -3,7 +3,7 @@ import { budgetStatus } from '../../src/budget/status.js';
 import { iso } from '../../src/common/index.js';
 import { Desk, HELD, HOUR, MINUTE, T0, testRules } from './support.js';
 
-const statusOf = (desk: Desk) => budgetStatus('project', desk.budget, desk.nowMs);
+const statusOf = (desk: Desk) => budgetStatus('project', desk.state, desk.nowMs);
 
 describe('slots that are taken for other messages', () => {
   it('are used for a window and stand in the audit, all or none, and the reply says when they can be taken', () => {

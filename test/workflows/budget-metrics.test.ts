@@ -13,7 +13,7 @@ test('the messages under way are those of which a byte may still arrive', () => 
     createGauge: (name: string) => ({ set: (value: number) => gauges.set(name, value) }),
   };
   const desk = new Desk();
-  const record = createBudgetMetrics('project', desk.budget, meter as unknown as MetricMeter);
+  const record = createBudgetMetrics('project', desk.state, meter as unknown as MetricMeter);
   desk.ask('a');
   vi.setSystemTime(desk.nowMs);
   record();

@@ -1,3 +1,4 @@
+import { limitOf } from '../../src/budget/slots.js';
 import type { FollowUpSettings as Settings } from '../../src/contract/index.js';
 import { Batches } from './batch.js';
 import { planFaults } from './faults.js';
@@ -130,10 +131,11 @@ function watchForStuck({ world, has, server, service, callers, log }: Stage): vo
     states.includes(server.running(workflowId)?.states.at(-1)?.state ?? '');
   const look = () => {
     world.after(LOOK_EVERY_MS, look);
-    const { state, limit = 0 } = server.running(BUDGET_ID)?.budget ?? {};
+    const { state } = server.running(BUDGET_ID)?.budget ?? {};
     if (!state || state.isCounting || state.operatorPause || (state.pace.pause && !isFirewalled)) return;
     const { windowMs, marginMs, reserve } = state.settings;
-    const free = limit - service.arrivals.filter(({ atMs }) => atMs > world.nowMs - windowMs - marginMs).length;
+    const free =
+      limitOf(state) - service.arrivals.filter(({ atMs }) => atMs > world.nowMs - windowMs - marginMs).length;
     for (const { workflowId, settings } of callers) {
       const rivals = callers.filter((each) => each.settings.jobId === settings.jobId && each.workflowId !== workflowId);
       const isTaken = rivals.some((each) => isIn(each.workflowId, 'sending', 'reconciling', 'polling'));

@@ -1,6 +1,7 @@
 import { ApplicationFailure, TimeoutFailure } from '@temporalio/common';
 import { msToNumber } from '@temporalio/common/lib/time.js';
-import type { FollowUpSignal, ListedSend } from '../../src/budget/budget.js';
+import type { FollowUpSignal } from '../../src/budget/budget.js';
+import type { ListedSend } from '../../src/budget/counting.js';
 import { defined } from '../../src/common/index.js';
 import { Failed } from '../../src/follow-up/flow.js';
 import { outcomeOf } from './client.js';

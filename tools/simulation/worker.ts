@@ -3,6 +3,7 @@ import { type Budgets, BudgetStoppedError } from '../../src/activities/budgets.j
 import { createItemFinder } from '../../src/activities/find-items.js';
 import { createActivities } from '../../src/activities/index.js';
 import type { AgentJobsClient, GetJobOutcome, SendMessageOutcome } from '../../src/agent-jobs/index.js';
+import { wasDelivered } from '../../src/budget/sends.js';
 import { clientOf } from './client.js';
 import type { Activity, Code, Outcome } from './runs.js';
 import type { WorkerProcess } from './server.js';
@@ -176,7 +177,10 @@ export class Worker implements WorkerProcess {
         });
       },
       wasDelivered: (_, send) =>
-        this.#ask((reply) => reply(server.latest(BUDGET_ID)?.budget?.wasDelivered(send) ?? 'no')),
+        this.#ask((reply) => {
+          const { state } = server.latest(BUDGET_ID)?.budget ?? {};
+          reply(state ? wasDelivered(state, send) : 'no');
+        }),
       closedAtMs: (workflowId, runId) =>
         this.#ask((reply) => {
           const run = server.runs.get(workflowId)?.find((each) => each.runId === runId);

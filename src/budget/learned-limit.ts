@@ -1,0 +1,120 @@
+// What 429s teach about a service that counts otherwise than the budget. One that counts messages takes them evenly spaced
+// over the window. One that counts jobs at work takes a message for each turn that ends.
+
+/** The time between sends grows after each run of 429s, and shrinks with each accepted message. */
+const SPACING_GROWTH = 1.15;
+const SPACING_DECAY = 0.995;
+/** Longest time between sends, as a multiple of the budget's own. */
+const MAX_SPACING = 4;
+/** Spacing ends, and probes at the ends of turns begin again, after 1, 2, 4, up to this many windows. */
+const MAX_WINDOWS = 32;
+/** As many probes at the ends of turns in a row prove that the service limits the jobs at work. */
+const PROVEN_TURN_PROBES = 2;
+/** Most turns whose ends are remembered: as many as sends in progress. */
+const MAX_ROOM = 10;
+
+export interface LearnedLimit {
+  /** Least time from one outcome to the next grant, learned from 429s below the limit. */
+  spacingMs?: number;
+  isSpaced: boolean;
+  lastLimitedAtMs: number;
+  /** For how many windows spacing lasts without another 429. */
+  spacedWindows: number;
+  /**
+   * `room`: turns that have ended since the last 429, less the messages that were accepted since. `acceptedInARow`:
+   * probes at the ends of turns.
+   */
+  turns: { room: number; acceptedInARow: number; ignoredUntilMs: number; ignoredWindows: number };
+}
+
+export function newLearnedLimit(): LearnedLimit {
+  return { isSpaced: false, lastLimitedAtMs: 0, spacedWindows: 1, turns: newTurns() };
+}
+
+const newTurns = (): LearnedLimit['turns'] => ({
+  room: 0,
+  acceptedInARow: 0,
+  ignoredUntilMs: 0,
+  ignoredWindows: 1,
+});
+
+/** The budget's own count. */
+export interface Window {
+  windowMs: number;
+  limit: number;
+  used: number;
+}
+
+export function forgetLimit(limit: LearnedLimit): void {
+  Object.assign(limit, { isSpaced: false, spacedWindows: 1, turns: newTurns() });
+  delete limit.spacingMs;
+}
+
+/**
+ * Learns from a 429.
+ *
+ * @param more.isFirst whether it begins a pause
+ * @param more.acceptedAtMs when the last message was accepted
+ */
+export function learnLimit(
+  limit: LearnedLimit,
+  { isFirst, acceptedAtMs }: { isFirst: boolean; acceptedAtMs: number },
+  window: Window,
+  nowMs: number,
+): void {
+  const { windowMs } = window;
+  // What was learned long ago is no longer true.
+  if (nowMs - limit.lastLimitedAtMs > 2 * limit.spacedWindows * windowMs) forgetLimit(limit);
+  if (nowMs - acceptedAtMs > windowMs) limit.turns.acceptedInARow = 0;
+  limit.lastLimitedAtMs = nowMs;
+  limit.turns.room = 0;
+  if (!isFirst || window.used >= window.limit) return;
+  const growth = limit.isSpaced ? SPACING_GROWTH : 1;
+  const shortestMs = windowMs / window.limit;
+  const longerMs = Math.min((limit.spacingMs ?? shortestMs) * growth, MAX_SPACING * shortestMs);
+  limit.spacingMs = Math.ceil(longerMs);
+  limit.isSpaced = true;
+}
+
+/** Shortens the spacing after an accepted message. Returns whether the spacing ends. */
+export function relaxSpacing(limit: LearnedLimit, window: Window, nowMs: number): boolean {
+  if (limit.spacingMs === undefined) return false;
+  const shortestMs = window.windowMs / Math.max(1, window.limit);
+  limit.spacingMs = Math.ceil(Math.max(shortestMs, limit.spacingMs * SPACING_DECAY));
+  // If the service limits the jobs at work, each try without spacing would be refused.
+  const windows = limitsJobsAtWork(limit) ? MAX_WINDOWS : limit.spacedWindows;
+  if (!limit.isSpaced || nowMs - limit.lastLimitedAtMs <= windows * window.windowMs) return false;
+  limit.isSpaced = false;
+  limit.spacedWindows = Math.min(MAX_WINDOWS, 2 * limit.spacedWindows);
+  return true;
+}
+
+/** Notes the end of a turn, which may have made room for a message. */
+export function noteTurnEnded({ turns }: LearnedLimit): void {
+  turns.room = Math.min(MAX_ROOM, turns.room + 1);
+}
+
+/** @param isTurnProbe whether the message was sent early, at the end of a turn */
+export function noteRoomUsed({ turns }: LearnedLimit, isTurnProbe: boolean): void {
+  turns.room -= 1;
+  if (!isTurnProbe) return;
+  turns.acceptedInARow += 1;
+  turns.ignoredWindows = 1;
+}
+
+/** Whether the end of a turn allows a probe. */
+export function hasRoom({ turns }: LearnedLimit, nowMs: number): boolean {
+  return turns.room > 0 && nowMs >= turns.ignoredUntilMs;
+}
+
+/** The service refused a message at the end of a turn: it counts something else, so no such probes follow for a while. */
+export function ignoreTurns(limit: LearnedLimit, { windowMs }: Window, nowMs: number): void {
+  const { ignoredWindows: windows } = limit.turns;
+  const ignoredUntilMs = nowMs + windows * windowMs;
+  limit.turns = { ...newTurns(), ignoredUntilMs, ignoredWindows: Math.min(MAX_WINDOWS, 2 * windows) };
+}
+
+/** Whether probes have proven that the service limits the jobs at work. */
+export function limitsJobsAtWork({ turns }: LearnedLimit): boolean {
+  return turns.acceptedInARow >= PROVEN_TURN_PROBES;
+}

@@ -1,0 +1,152 @@
+import type { Lane } from '../contract/index.js';
+import type { Ask, Full } from '../protocol/index.js';
+import { delayedUntilMs, isDelayed } from './refusals.js';
+import { type BudgetState, jobKey, latestSendOf, type TurnedAway, type Waiter } from './state.js';
+import { hasOtherTurn } from './turns.js';
+
+// The line is in the order in which the follow-ups started. Of one job and lane, one at a time may be granted a send.
+
+export interface LineCapacity {
+  /** In total: ten hours of a budget of 100. */
+  total: number;
+  /** For one job and lane. Further follow-ups are called back when there is a place. */
+  forJob: number;
+}
+export const LINE_CAPACITY: LineCapacity = { total: 1_000, forJob: 10 };
+/** The batch lane's share of the places, which leaves some for interactive follow-ups. */
+const BATCH_SHARE = 0.9;
+/** The share for those whose job is busy, which leaves some for messages that can be sent. */
+const BUSY_SHARE = 0.5;
+/** When a follow-up without a place asks again, the first time. */
+const JOB_LINE_RETRY_MS = 60_000;
+const FULL_RETRY_MS = 900_000;
+/** So many follow-ups without a place for their job are called back when there is one. The others ask by themselves. */
+const MAX_TURNED_AWAY = 200;
+/** While interactive follow-ups wait, every tenth grant goes to the batch lane. */
+const BATCH_EVERY = 10;
+
+/**
+ * Waiters whose job's turn is free, one for each job and lane, in the order of their grants. A message that the service
+ * refuses does not block others from its job.
+ */
+export function lineOf(state: BudgetState, nowMs: number): Waiter[] {
+  const free = state.waiters.filter((waiter) => !waiter.isJobAtWork && !hasOtherTurn(state, waiter));
+  const firsts = new Map<string, Waiter>();
+  for (const waiter of free) {
+    const before = firsts.get(jobLineOf(waiter));
+    if (!before || (isDelayed(before, nowMs) && !isDelayed(waiter, nowMs))) firsts.set(jobLineOf(waiter), waiter);
+  }
+  const inLine = new Set(firsts.values());
+  const ready = free.filter((waiter) => inLine.has(waiter));
+  const first: Lane = state.grantsSinceBatch >= BATCH_EVERY - 1 ? 'batch' : 'interactive';
+  return [...ready.filter(({ lane }) => lane === first), ...ready.filter(({ lane }) => lane !== first)];
+}
+
+/**
+ * Puts a follow-up in line. Returns `full` if it has no place: it then leaves again unless it is granted a send at once,
+ * because waiters for a job or another lane do not block a free slot.
+ */
+export function enterLine(state: BudgetState, capacity: LineCapacity, ask: Ask, nowMs: number): Full | undefined {
+  const { workflowId, runId, sendNumber, lane, leaseMs, drainMs, messageTag, startedAtMs, jobIs } = ask;
+  const current = { runId, sendNumber, lane, leaseMs, drainMs, messageTag, startedAtMs };
+  const waiter = waiterOf(state, workflowId);
+  const job = jobKey(workflowId);
+  if (jobIs === 'at-rest') forgetWork(state, job);
+  if (waiter) {
+    // A late copy of an ask must not make it one that watches, because nobody may receive the reply.
+    Object.assign(waiter, current);
+    return undefined;
+  }
+  const hasToWait = hasOtherTurn(state, { workflowId, job });
+  // Another follow-up reports the end of its turn, so nobody need watch for it.
+  const isJobAtWork = jobIs === 'at-work' && !hasToWait;
+  const full = placeFor(state, capacity, { ...ask, job, isBusy: isJobAtWork || hasToWait }, nowMs);
+  const { refusals } = latestSendOf(state, workflowId) ?? {};
+  const more = { ...(isJobAtWork && { isJobAtWork }), ...(refusals && { refusals }) };
+  state.waiters.push({ workflowId, job, ...current, lastReason: 'slot', ...more });
+  sortLine(state);
+  return full && { kind: 'full', runId, sendNumber, ...full };
+}
+
+/** Why there is no place in line, and when to ask again; `undefined` if there is one. */
+function placeFor(
+  state: BudgetState,
+  capacity: LineCapacity,
+  { workflowId, job, lane, startedAtMs, isBusy }: Ask & { job: string; isBusy: boolean },
+  nowMs: number,
+): Pick<Full, 'reason' | 'retryMs'> | undefined {
+  const { waiters, turns, turnedAway } = state;
+  // A follow-up that had a place or has the turn always gets one: others may wait for that turn.
+  if (latestSendOf(state, workflowId) || turns[job]?.owner === workflowId) return undefined;
+  const jobLine = jobLineOf({ job, lane });
+  // Those who started before and found no place keep theirs.
+  const isBefore = (each: TurnedAway) =>
+    jobLineOf(each) === jobLine && each.startedAtMs < startedAtMs && isExpected(each, nowMs);
+  const ahead = waiters.filter((each) => jobLineOf(each) === jobLine).length + turnedAway.filter(isBefore).length;
+  if (ahead >= capacity.forJob) return { reason: 'job-busy', retryMs: JOB_LINE_RETRY_MS };
+  const share = (lane === 'batch' ? BATCH_SHARE : 1) * (isBusy ? BUSY_SHARE : 1);
+  return waiters.length >= share * capacity.total ? { reason: 'queue-full', retryMs: FULL_RETRY_MS } : undefined;
+}
+
+export function waiterOf({ waiters }: BudgetState, workflowId: string): Waiter | undefined {
+  return waiters.find((each) => each.workflowId === workflowId);
+}
+
+/** @param run.runId only if this run asked for the place; `run.upTo`: only for this send or an earlier one */
+export function leaveLine(
+  state: BudgetState,
+  workflowId: string,
+  { runId, upTo = Infinity }: { runId?: string; upTo?: number } = {},
+): void {
+  const leaves = (each: Waiter) =>
+    each.workflowId === workflowId && (runId === undefined || each.runId === runId) && each.sendNumber <= upTo;
+  state.waiters = state.waiters.filter((each) => !leaves(each));
+}
+
+/** The job rests, or a follow-up will report the end of its turn. */
+export function forgetWork({ waiters }: BudgetState, job: string): void {
+  for (const waiter of waiters) if (waiter.job === job) delete waiter.isJobAtWork;
+}
+
+/** At the position of its start, but behind whoever started while the service refused it and accepted others. */
+export function sortLine({ waiters }: BudgetState): void {
+  const sortMs = (waiter: Waiter) =>
+    Math.max(waiter.startedAtMs, waiter.refusals?.isAlone ? delayedUntilMs(waiter) : 0);
+  const times = new Map(waiters.map((waiter) => [waiter, sortMs(waiter)]));
+  waiters.sort((a, b) => (times.get(a) ?? 0) - (times.get(b) ?? 0));
+}
+
+export function turnAway({ turnedAway }: BudgetState, { workflowId, lane, startedAtMs }: Ask): void {
+  turnedAway.push({ workflowId, job: jobKey(workflowId), lane, startedAtMs });
+  turnedAway.sort((a, b) => a.startedAtMs - b.startedAtMs).splice(MAX_TURNED_AWAY);
+}
+
+export function forgetTurnedAway(state: BudgetState, workflowId: string): void {
+  state.turnedAway = state.turnedAway.filter((each) => each.workflowId !== workflowId);
+}
+
+/** Calls back those without a place for their job, the oldest first, as places become free. Returns who is to ask again. */
+export function callBack(state: BudgetState, capacity: LineCapacity, nowMs: number): string[] {
+  if (state.turnedAway.length === 0) return [];
+  state.turnedAway = state.turnedAway.filter((each) => isExpected(each, nowMs));
+  const sizes = new Map<string, number>();
+  const sizeOf = (each: InJobLine) => sizes.get(jobLineOf(each)) ?? 0;
+  const add = (each: InJobLine) => void sizes.set(jobLineOf(each), sizeOf(each) + 1);
+  for (const each of [...state.waiters, ...state.turnedAway.filter(({ calledAtMs }) => calledAtMs)]) add(each);
+  return state.turnedAway.flatMap((each) => {
+    if (each.calledAtMs || sizeOf(each) >= capacity.forJob) return [];
+    each.calledAtMs = nowMs;
+    add(each);
+    return [each.workflowId];
+  });
+}
+
+type InJobLine = Pick<Waiter, 'job' | 'lane'>;
+
+/** Those of one job and lane wait for each other. */
+const jobLineOf = ({ job, lane }: InJobLine): string => `${lane} ${job}`;
+
+/** Whether a follow-up without a place keeps its turn before later ones: until it had the time to come back. */
+function isExpected({ calledAtMs }: TurnedAway, nowMs: number): boolean {
+  return calledAtMs === undefined || nowMs - calledAtMs < JOB_LINE_RETRY_MS;
+}

@@ -1,0 +1,71 @@
+import { defined } from '../common/index.js';
+import type { Refusal } from '../contract/index.js';
+import { LONGEST_PAUSE_MS, type Pace } from './pace.js';
+import type { MessageRefusals, Waiter } from './state.js';
+
+// A message that the service refuses while it accepts others waits by itself: the fault may be its own.
+
+/** How long a message waits after it was refused alone, and the longest: it grows each time. */
+const FIRST_DELAY_MS = 30_000;
+const LONGEST_DELAY_MS = 3_600_000;
+const DELAY_GROWTH = 3;
+
+export interface RefusedMessage {
+  refusal: Refusal;
+  statusCode?: number;
+  retryAfterMs?: number;
+}
+
+/** Notes the refusal of a message. Returns whether the service has accepted others since it refused this one before. */
+export function noteRefusal(
+  message: { refusals?: MessageRefusals },
+  { refusal: reason, statusCode, retryAfterMs = 0 }: RefusedMessage,
+  accepted: Pace['accepted'],
+  nowMs: number,
+): boolean {
+  const { lastAtMs = 0, retryAfterMs: lastRetryAfterMs = 0 } = message.refusals ?? {};
+  const earlier = message.refusals?.reason === reason ? message.refusals : undefined;
+  // A limit refuses some of the messages that are under way together, and may refuse one of them again.
+  const isLimited = reason === 'limited';
+  const acceptedMs = isLimited ? accepted.grantedAtMs : accepted.atMs;
+  const isAlone = earlier !== undefined && earlier.count >= (isLimited ? 2 : 1) && earlier.lastAtMs < acceptedMs;
+  const count = (earlier?.count ?? 0) + 1;
+  message.refusals = defined({
+    reason,
+    count,
+    lastAtMs: nowMs,
+    statusCode,
+    // A read may get a shorter one than the send before it.
+    retryAfterMs: Math.max(retryAfterMs, lastAtMs + lastRetryAfterMs - nowMs) || undefined,
+    isAlone: isAlone || undefined,
+  });
+  return isAlone;
+}
+
+/** Whether a read just after a refusal says nothing new. */
+export function isJustRefused({ refusals }: Waiter, nowMs: number): boolean {
+  return nowMs - (refusals?.lastAtMs ?? 0) <= FIRST_DELAY_MS;
+}
+
+/** Until when a message waits because the service refused it, even while others are sent. 0: it need not. */
+export function delayedUntilMs({ refusals }: Waiter): number {
+  if (!refusals) return 0;
+  const { reason, count, lastAtMs, retryAfterMs = 0, isAlone } = refusals;
+  const isLimited = reason === 'limited';
+  // The limit that refused it once may no longer be reached.
+  const times = isLimited ? (isAlone ? count - 2 : 0) : count;
+  const longestMs = isAlone ? LONGEST_DELAY_MS : LONGEST_PAUSE_MS;
+  const delayMs = times > 0 ? Math.min(longestMs, FIRST_DELAY_MS * DELAY_GROWTH ** (times - 1)) : 0;
+  return lastAtMs + Math.max(retryAfterMs, delayMs);
+}
+
+export function isDelayed(waiter: Waiter, nowMs: number): boolean {
+  return delayedUntilMs(waiter) > nowMs;
+}
+
+/** The waiter whose message was refused least, interactive ones first, and the newest of these: it probes a pause. */
+export function probeOf(line: readonly Waiter[]): Waiter | undefined {
+  const rank = ({ refusals, lane }: Waiter) => 2 * (refusals?.count ?? 0) + (lane === 'batch' ? 1 : 0);
+  const least = Math.min(...line.map(rank));
+  return line.findLast((waiter) => rank(waiter) === least);
+}
