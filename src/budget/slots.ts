@@ -57,7 +57,7 @@ export function expireSlots(state: BudgetState, nowMs: number): void {
   for (const grant of state.grants) if (grant.overAtMs <= nowMs) state.unreported[sendKey(grant)] = grant.overAtMs;
   state.grants = state.grants.filter(({ overAtMs }) => overAtMs > nowMs);
   const isInUse = (fromMs: number) => fromMs + windowMs + marginMs > nowMs;
-  const freed = usedFromsMs(state).filter((fromMs) => !isInUse(fromMs));
+  const freed = windowStartsMs(state).filter((fromMs) => !isInUse(fromMs));
   if (freed.length === 0) return;
   state.freed = [...state.freed, ...freed].sort((a, b) => a - b).slice(-state.maxLimit);
   state.spent = state.spent.filter(isInUse);
@@ -65,8 +65,8 @@ export function expireSlots(state: BudgetState, nowMs: number): void {
   state.unreported = Object.fromEntries(Object.entries(state.unreported).filter(([, fromMs]) => isInUse(fromMs)));
 }
 
-/** When the window of each slot of an ended send began. */
-function usedFromsMs({ spent, unreported, refused }: BudgetState): number[] {
+/** When the window of each ended send began. */
+function windowStartsMs({ spent, unreported, refused }: BudgetState): number[] {
   return [...spent, ...Object.values(unreported), ...refused];
 }
 
@@ -81,7 +81,7 @@ export function lengthenWindow(state: BudgetState, windowMs: number, nowMs: numb
 export function freeSlots(state: BudgetState, lane: Lane): number {
   const { settings } = state;
   const limit = limitOf(state);
-  const used = state.grants.length + usedFromsMs(state).length;
+  const used = state.grants.length + windowStartsMs(state).length;
   // Proportional to a lower limit, so that the batch lane does not wait for ever.
   const share = Math.floor((settings.reserve * limit) / Math.max(1, settings.limit));
   return limit - used - (lane === 'batch' ? share : 0);
@@ -91,8 +91,8 @@ export function freeSlots(state: BudgetState, lane: Lane): number {
 export function slotEnds(state: BudgetState): number[] {
   const { settings, grants } = state;
   const slotMs = settings.windowMs + settings.marginMs;
-  const fromsMs = [...usedFromsMs(state), ...grants.map(({ overAtMs }) => overAtMs)];
-  return fromsMs.map((fromMs) => fromMs + slotMs).sort((a, b) => a - b);
+  const startsMs = [...windowStartsMs(state), ...grants.map(({ overAtMs }) => overAtMs)];
+  return startsMs.map((startMs) => startMs + slotMs).sort((a, b) => a - b);
 }
 
 /** When `index` slots and one more are free; `undefined` if that is not known. */

@@ -1,4 +1,5 @@
 import { afterEach, describe, expect, it, vi } from 'vitest';
+import { slotEnds } from '../../src/budget/slots.js';
 import { type BudgetState, followUpKey, jobKey, type LatestSend } from '../../src/budget/state.js';
 import { trim } from '../../src/budget/trim.js';
 import { askSchema } from '../../src/protocol/index.js';
@@ -48,6 +49,7 @@ function fullState({ workflowId, runId, messageTag }: typeof ordinary, slots: nu
     ...{ grants: copies(state.grants, 2_990, 10), waiters: [...copies(state.waiters, 4_000, 900), ...refused] },
     ...{
       spent: Array.from({ length: slots }, () => nowMs),
+      unreported: { [hash]: nowMs },
       freed: Array.from({ length: slots }, () => nowMs),
     },
     lastSends: copies(state.lastSends, 2_000, 1_000).map((send) => ({
@@ -66,22 +68,26 @@ describe('a state with every cap reached', () => {
   it('stays under 1 MiB with the longest ids, and keeps what decides who may send', () => {
     const state = fullState(longest, 10_000);
     expect(JSON.stringify(state).length).toBeGreaterThan(1.5 * MIB);
-    const { waiters, grants, spent } = structuredClone(state);
+    const { waiters, grants } = structuredClone(state);
+    const used = slotEnds(state).length;
     // A workflow task that takes more than a second fails, so this does not write the whole state again and again.
     const written = vi.spyOn(JSON, 'stringify');
     trim(state);
     const length = written.mock.results.reduce((sum, { value }) => sum + String(value).length, 0);
     expect(length).toBeLessThan(24 * MIB);
     expect(JSON.stringify(state).length).toBeLessThan(MIB);
-    expect(state).toMatchObject({ waiters, grants, spent });
+    expect(state).toMatchObject({ waiters, grants });
+    expect(slotEnds(state)).toHaveLength(used);
   });
 
   it('keeps all that lives with ordinary ids, and of the rest the newest', () => {
     const state = fullState(ordinary, 400);
-    const { waiters, grants, spent } = structuredClone(state);
+    const { waiters, grants } = structuredClone(state);
+    const used = slotEnds(state).length;
     trim(state);
     expect(JSON.stringify(state).length).toBeLessThan(MIB);
-    expect(state).toMatchObject({ waiters, grants, spent });
+    expect(state).toMatchObject({ waiters, grants });
+    expect(slotEnds(state)).toHaveLength(used);
     expect(Object.values(state.turns).filter(({ owner }) => owner !== undefined)).toHaveLength(2_400);
     expect(Object.keys(state.latestSends).at(-1)).toBe(followUpKey(ordinary.workflowId(4_999)));
   });
