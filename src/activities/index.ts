@@ -139,9 +139,9 @@ export function createActivities(dependencies: ActivityDependencies) {
       const reply = await ask(projectId, { ...request.ask, mayHaveSent, ...own, ...jobIs, ...refused });
       const slot = isArchived ? slotReplySchema.safeParse(reply).data : undefined;
       if (isArchived && slot) return { kind: 'archived', job: knownFields(job), reply: slot };
-      const jobBefore = isBusy ? { busyJob: knownFields(job) } : job && { baseline: comparedFields(job) };
+      const found = isBusy ? { busyJob: knownFields(job) } : job && { jobBefore: comparedFields(job) };
       const refusal = read.kind === 'failed' ? read.message : undefined;
-      return { kind: 'asked', ...jobBefore, ...defined({ refusal }), reply, ...isPrivate };
+      return { kind: 'asked', ...found, ...defined({ refusal }), reply, ...isPrivate };
     },
 
     /** Asks the budget whether another run has delivered the message. */
@@ -177,15 +177,15 @@ export function createActivities(dependencies: ActivityDependencies) {
       const mayStart = () =>
         clocks.wallMs() < grant.grantedAtMs + usableMs && clocks.stopwatchMs() - startedAtMs < usableMs;
       if (!mayStart()) return result('notSent', 'the grant of the slot has expired');
-      let { baseline } = request;
-      if (!baseline) {
+      let { jobBefore } = request;
+      if (!jobBefore) {
         const read = toRead(await agentJobs.getJob({ projectId, jobId }));
         const refused = read.kind === 'failed' && read.refused;
         if (read.kind !== 'job') return { ...result('notSent', read.message), ...refused };
-        baseline = comparedFields(read.job);
+        jobBefore = comparedFields(read.job);
         // If this attempt never reports, the job's state before the send shows whether the message arrived.
-        Context.current().heartbeat({ baseline });
-        const reason = reasonAgainst(baseline, whenActive);
+        Context.current().heartbeat({ jobBefore });
+        const reason = reasonAgainst(jobBefore, whenActive);
         if (reason !== undefined) return result('notSent', reason);
       }
       const sent = await agentJobs.sendMessage({ projectId, jobId, prompt, mayStart });
@@ -193,7 +193,7 @@ export function createActivities(dependencies: ActivityDependencies) {
       const facts = { projectId, jobId, sendNumber: grant.sendNumber, outcome, statusCode };
       if (outcome === 'sent') log.info('Sent a message', facts);
       else log.warn('A message was not accepted', facts);
-      return { ...sent, ...(job && { job: knownFields(job) }), grant: grantName(grant), baseline, ...isPrivate };
+      return { ...sent, ...(job && { job: knownFields(job) }), grant: grantName(grant), jobBefore, ...isPrivate };
     },
 
     /** Signals an event to the project's budget. */

@@ -53,7 +53,7 @@ export class Failed extends Error {
 }
 
 /** The part of a watch request that describes the turn to wait for. */
-type TurnToWatch = Pick<WatchRequest, 'baseline' | 'baselineAtMs' | 'lastTurn' | 'arrivedByMs' | 'runId'>;
+type TurnToWatch = Pick<WatchRequest, 'baseline' | 'arrivedByMs' | 'runId'>;
 
 interface Delivery {
   kind: FollowUpResult['delivery'];
@@ -67,7 +67,7 @@ interface Delivery {
 interface Slot {
   reply: Granted | EarlierSend;
   /** The job just before the ask, or before the send. Missing if the send is to read it. */
-  baseline?: AgentJob;
+  jobBefore?: AgentJob;
 }
 
 /** Where a follow-up without a slot stands in its project's line. */
@@ -246,7 +246,7 @@ export class FollowUp {
         if (!neverBegan) this.#lastSendAtMs = reply.grantedAtMs;
       }
       if (isGranted) this.#usedGrant = grantName(reply);
-      const isToRead = isGranted && !slot.baseline && isReadRefused;
+      const isToRead = isGranted && !slot.jobBefore && isReadRefused;
       const unsent = isToRead ? await this.#readBefore(reply, slot) : undefined;
       const sent: SendResult = isGranted
         ? (unsent ?? (await this.#send(reply, slot)))
@@ -345,13 +345,13 @@ export class FollowUp {
           this.#noteError(asked.message);
           break;
         case 'asked': {
-          const { baseline, busyJob, refusal, reply: first } = asked;
+          const { jobBefore, busyJob, refusal, reply: first } = asked;
           this.#hasReply = true;
           this.#noteError(refusal);
           if (busyJob) this.#noteJob(busyJob);
           const reply = await this.#awaitGrant(first);
           if (reply === 'watch') break;
-          if (reply) return { reply, ...(reply === first && baseline && { baseline }) };
+          if (reply) return { reply, ...(reply === first && jobBefore && { jobBefore }) };
           continue;
         }
       }
@@ -432,7 +432,7 @@ export class FollowUp {
     const { projectId, jobId, whenActive } = this.settings;
     const read = await this.port.readJob({ projectId, jobId, runId: grant.runId });
     if (read.kind === 'foreign') return { grant: grantName(grant), outcome: 'foreign' };
-    if (read.kind === 'job') slot.baseline = read.job;
+    if (read.kind === 'job') slot.jobBefore = read.job;
     const reason = read.kind === 'job' ? reasonAgainst(read.job, whenActive) : read.message;
     const message = this.#isCancelled ? 'cancelled' : reason;
     if (message === undefined) return undefined;
@@ -441,12 +441,12 @@ export class FollowUp {
     return { grant: grantName(grant), outcome: 'notSent', message, ...(read.kind === 'failed' && read.refused) };
   }
 
-  async #send(grant: Granted, { baseline }: Slot): Promise<SendResult> {
+  async #send(grant: Granted, { jobBefore }: Slot): Promise<SendResult> {
     const { projectId, jobId, prompt, whenActive } = this.settings;
     const { runId, sendNumber, grantedAtMs, leaseMs } = grant;
     // A decision covers one send only.
     this.#decision = undefined;
-    const request = { grant: { runId, sendNumber, grantedAtMs, leaseMs }, ...(baseline && { baseline }) };
+    const request = { grant: { runId, sendNumber, grantedAtMs, leaseMs }, ...(jobBefore && { jobBefore }) };
     const beforeMs = this.#lastSendAtMs;
     // Shown before the send, because a new budget finds possible sends by their state and time.
     this.#lastSendAtMs = this.port.nowMs();
@@ -460,7 +460,7 @@ export class FollowUp {
   async #waitForRest(waitReason: 'job-busy' | 'service'): Promise<boolean> {
     const { port } = this;
     const isGranted = () => this.#signalledReply?.kind === 'granted';
-    const turn = { baseline: {}, baselineAtMs: 0, arrivedByMs: 0, runId: port.runId };
+    const turn = { baseline: { job: {}, readByMs: 0 }, arrivedByMs: 0, runId: port.runId };
     const standing = { state: stateOf(waitReason), waitReason };
     const end = await this.#watch('rest', turn, this.#patienceEndsMs, standing, { isOver: isGranted });
     if (end?.kind === 'notFound') throw this.#notFound(end.message, this.#unsent());
@@ -517,7 +517,7 @@ export class FollowUp {
       const prLink = job.prLink ?? null;
       return {
         ...{ projectId, jobId, status: job.status, prLink },
-        prLinkChanged: isLinkNew(job, turn),
+        prLinkChanged: isLinkNew(job, turn.baseline),
         ...{ delivery, observedActive: observation.observedActive },
         ...{ sentAt: iso(sentAtMs), finishedAt: iso(this.port.nowMs()), polls: this.#facts.polls, job },
       };
@@ -674,22 +674,24 @@ export class FollowUp {
 
 /** A delivery that is certain or possible. The job before another run's send is not known. */
 function deliveryOf(
-  { outcome, baseline, job }: SendResult,
-  { reply, baseline: beforeAsk }: Slot,
+  { outcome, jobBefore, job }: SendResult,
+  { reply, jobBefore: beforeAsk }: Slot,
   nowMs: number,
 ): Delivery {
   const isGranted = reply.kind === 'granted';
-  const before = isGranted ? (baseline ?? beforeAsk ?? {}) : {};
+  const before = isGranted ? (jobBefore ?? beforeAsk ?? {}) : {};
   const outcomeAtMs = isGranted ? nowMs : reply.outcomeAtMs;
   const isSent = outcome === 'sent';
   return {
     kind: isSent ? 'sent' : 'inferred',
     sentAtMs: isSent ? outcomeAtMs : reply.grantedAtMs,
     turn: {
-      baseline: before,
-      baselineAtMs: outcomeAtMs,
+      baseline: {
+        job: before,
+        readByMs: outcomeAtMs,
+        ...(isGranted && reply.lastTurn && { lastTurn: reply.lastTurn }),
+      },
       arrivedByMs: isSent ? outcomeAtMs : reply.overAtMs,
-      ...(isGranted && reply.lastTurn && { lastTurn: reply.lastTurn }),
       runId: reply.runId,
     },
     observedActive: isSent && job !== undefined && isAtWork(job) && isTerminalStatus(before.status),

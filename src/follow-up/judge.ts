@@ -29,6 +29,16 @@ export type Read =
  */
 export type WatchGoal = 'rest' | 'evidence' | 'end';
 
+/** How the job was before the message. It tells the message's turn from the previous one. */
+export interface Baseline {
+  /** The job just before the send; empty if it is not known. */
+  job: AgentJob;
+  /** The job was read before this time. */
+  readByMs: number;
+  /** How the job was at the end of the previous turn. `job` may be older. */
+  lastTurn?: JobFingerprint;
+}
+
 export interface WatchRequest {
   projectId: string;
   jobId: string;
@@ -39,12 +49,7 @@ export interface WatchRequest {
   deadlineMs: number;
   /** The reported reason why the job cannot be read. */
   trouble: string | null;
-  /** The job just before the send; empty if it is not known. */
-  baseline: AgentJob;
-  /** The baseline was read before this time. */
-  baselineAtMs: number;
-  /** The job at the end of the previous turn. The baseline may be older. */
-  lastTurn?: JobFingerprint;
+  baseline: Baseline;
   /** Latest time at which the message may have arrived. */
   arrivedByMs: number;
   /** The run that has the turn. Another run has to ask the budget first. */
@@ -156,21 +161,21 @@ function hasLasted({ failing }: Observation, ms: number, nowMs: number): boolean
 }
 
 function judgeJob(request: WatchRequest, observation: Observation, job: AgentJob, nowMs: number): WatchEnd | undefined {
-  const { until, baseline, baselineAtMs, arrivedByMs, settleTimeMs, prLinkGraceMs, deadlineMs } = request;
+  const { until, baseline, arrivedByMs, settleTimeMs, prLinkGraceMs, deadlineMs } = request;
   if (until === 'rest') return isAtWork(job) ? undefined : { kind: 'rest', job: knownFields(job) };
   // If the job was at work before the send, its state may belong to that turn, so only time counts.
-  const wasAtRest = isTerminalStatus(baseline.status);
-  // Even if the baseline showed the end of the previous turn, a replica that lags may still show that turn.
-  const isFresh = nowMs - baselineAtMs >= Math.min(STALE_MS, settleTimeMs);
+  const wasAtRest = isTerminalStatus(baseline.job.status);
+  // Even if the job before the send showed the end of the previous turn, a replica that lags may still show that turn.
+  const isFresh = nowMs - baseline.readByMs >= Math.min(STALE_MS, settleTimeMs);
   if (until === 'evidence') {
     // Anyone may archive a job.
-    const isTurn = isAtWork(job) || (job.status !== 'archived' && hasChanged(job, request));
+    const isTurn = isAtWork(job) || (job.status !== 'archived' && hasChanged(job, baseline));
     return wasAtRest && isTurn && isFresh ? { kind: 'evidence', job: knownFields(job) } : undefined;
   }
   if (isAtWork(job)) observation.activeAtMs = nowMs;
   observation.observedActive ||= isAtWork(job) && isFresh;
   const isSettled = nowMs - arrivedByMs >= settleTimeMs;
-  const isNew = hasChanged(job, request);
+  const isNew = hasChanged(job, baseline);
   const isBelieved = isSettled || (wasAtRest && (observation.observedActive || isNew));
   if (!isTerminalStatus(job.status) || !isBelieved) {
     delete observation.endSeenAtMs;
@@ -182,27 +187,25 @@ function judgeJob(request: WatchRequest, observation: Observation, job: AgentJob
   const sinceMs = !wasAtRest ? endSeenAtMs : isNew ? arrivedByMs : activeAtMs;
   const isConfirmed = nowMs - Math.max(arrivedByMs, sinceMs) >= Math.min(STALE_MS, settleTimeMs);
   // A job may complete some seconds before its pull request appears.
-  const hasOwnLink = Boolean(job.prLink) && isLinkNew(job, request);
+  const hasOwnLink = Boolean(job.prLink) && isLinkNew(job, baseline);
   const isGraceOver = nowMs - observation.endSeenAtMs >= prLinkGraceMs || nowMs >= deadlineMs;
   const isComplete = job.status !== 'completed' || hasOwnLink || isGraceOver;
   return isConfirmed && isComplete ? { kind: 'ended', job: { ...job, status: job.status } } : undefined;
 }
 
-/** Whether a job's link is new compared with the baseline and the end of the previous turn. */
-export function isLinkNew(job: AgentJob, before: BeforeSend): boolean {
-  return before.baseline.prLink !== undefined && newFields(job, before).includes('prLink');
+/** Whether a job's link differs from the one before the send and that of the previous turn. */
+export function isLinkNew(job: AgentJob, baseline: Baseline): boolean {
+  return baseline.job.prLink !== undefined && newFields(job, baseline).includes('prLink');
 }
 
-/** Whether a job differs from both the baseline and the end of the previous turn. A missing field is no difference. */
-function hasChanged(job: AgentJob, before: BeforeSend): boolean {
-  return newFields(job, before).some((field) => job[field] !== undefined);
+/** Whether a job differs from both how it was before the send and the end of the previous turn. A missing field is no difference. */
+function hasChanged(job: AgentJob, baseline: Baseline): boolean {
+  return newFields(job, baseline).some((field) => job[field] !== undefined);
 }
 
-type BeforeSend = Pick<WatchRequest, 'baseline' | 'lastTurn'>;
-
-/** Fields that differ from both the baseline and the end of the previous turn. */
-function newFields(job: AgentJob, { baseline, lastTurn }: BeforeSend): (keyof JobFingerprint)[] {
-  const [now, before] = [fingerprint(job), fingerprint(baseline)];
+/** Fields that differ from both the job before the send and the end of the previous turn. */
+function newFields(job: AgentJob, { job: jobBefore, lastTurn }: Baseline): (keyof JobFingerprint)[] {
+  const [now, before] = [fingerprint(job), fingerprint(jobBefore)];
   const fields = ['status', 'prLink', 'archivedAt'] as const;
   return fields.filter((field) => now[field] !== before[field] && now[field] !== lastTurn?.[field]);
 }

@@ -86,7 +86,7 @@ const slotResultSchema = z.discriminatedUnion('kind', [
   z.object({
     kind: z.literal('asked'),
     /** The job just before the ask. Missing if the service refused the read, or it is at work. */
-    baseline: agentJobSchema.exactOptional(),
+    jobBefore: agentJobSchema.exactOptional(),
     /** The job if it is at work, so that nothing is sent to it. */
     busyJob: agentJobSchema.exactOptional(),
     refusal: z.string().exactOptional(),
@@ -109,7 +109,7 @@ export interface SendRequest {
   /** The send starts before `grantedAtMs + leaseMs` less its timeout, in the run `runId`, or never. */
   grant: { runId: string; sendNumber: number; grantedAtMs: number; leaseMs: number };
   /** The job just before. Missing if the follow-up waited for its grant: the job is then read again. */
-  baseline?: AgentJob;
+  jobBefore?: AgentJob;
 }
 
 /** Why nothing is sent to a job that looks like this. */
@@ -144,7 +144,8 @@ export interface SendResult {
   grant: string;
   /** `foreign`: the grant belongs to another run, and this one sent nothing. */
   outcome: SendOutcome | 'foreign';
-  baseline?: AgentJob;
+  /** The job just before the send. */
+  jobBefore?: AgentJob;
   /** The job, as the service's response to the message shows it. */
   job?: AgentJob;
   message?: string;

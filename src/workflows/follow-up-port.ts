@@ -204,10 +204,10 @@ async function sendMessage(request: SendRequest): Promise<SendResult> {
   } catch (error) {
     const cause = error instanceof ActivityFailure ? error.cause : error;
     const details: unknown = cause instanceof TimeoutFailure ? cause.lastHeartbeatDetails : undefined;
-    const { baseline } = (details ?? {}) as Partial<SendResult>;
+    const { jobBefore } = (details ?? {}) as Partial<SendResult>;
     const message =
       cause instanceof TimeoutFailure ? 'the worker did not report the outcome of the send' : String(cause);
-    return { grant: grantName(grant), outcome: 'unknown', message, ...(baseline && { baseline }) };
+    return { grant: grantName(grant), outcome: 'unknown', message, ...(jobBefore && { jobBefore }) };
   }
 }
 

@@ -117,7 +117,7 @@ describe('askForSlot', () => {
 
   test('reads the job, then asks for this run with what the worker’s configuration says', async () => {
     const { result, calls, budgets } = askIn({ job: () => ({ ...rest, model: 'm' }), replies: [waiting()()] });
-    expect(await result).toEqual({ kind: 'asked', baseline: rest, reply: waiting()() });
+    expect(await result).toEqual({ kind: 'asked', jobBefore: rest, reply: waiting()() });
     expect(calls).toEqual(['get', 'ask']);
     const request = { ...ask, ...config, workflowId, runId: 'run', jobIs: 'at-rest' };
     expect(budgets.ask).toHaveBeenCalledWith('p', request);
@@ -142,7 +142,7 @@ describe('askForSlot', () => {
 
   test('asks by request although the job is at work', async () => {
     const { result, budgets } = askIn({ job: () => working, replies: [waiting()()] }, { whenActive: 'send' });
-    expect(await result).toMatchObject({ kind: 'asked', baseline: working });
+    expect(await result).toMatchObject({ kind: 'asked', jobBefore: working });
     expect(budgets.ask.mock.calls[0]?.[1]).not.toHaveProperty('jobIs');
   });
 
@@ -158,7 +158,7 @@ describe('askForSlot', () => {
     ['credentials', 'credentials'],
     ['limited', 'limited'],
     ['payment', 'payment'],
-  ])('asks for a place without a baseline where the read is refused as %s (G10)', async (reason, refusal) => {
+  ])('asks for a place without the job before where the read is refused as %s (G10)', async (reason, refusal) => {
     const refused = failed(reason, { retryAfterMs: 9_000 });
     const { result, budgets } = askIn({ job: () => refused, replies: [waiting()()] });
     expect(await result).toEqual({ kind: 'asked', refusal: refused.message, reply: waiting()() });
@@ -239,20 +239,20 @@ describe('sendMessage', () => {
   };
 
   test('posts once, and names its grant, the job before and after it, and what the service’s response means', async () => {
-    const { result, calls } = send({}, { baseline: rest });
-    const expected = { grant: 'run/3', outcome: 'sent', statusCode: 200, baseline: rest, job: working };
+    const { result, calls } = send({}, { jobBefore: rest });
+    const expected = { grant: 'run/3', outcome: 'sent', statusCode: 200, jobBefore: rest, job: working };
     expect([await result, calls]).toEqual([expected, ['post']]);
-    const isPrivate = send({ linksArePrivate: true }, { baseline: rest });
+    const isPrivate = send({ linksArePrivate: true }, { jobBefore: rest });
     expect(await isPrivate.result).toEqual({ ...expected, linksArePrivate: true });
     const sent: SendMessageOutcome = { outcome: 'limited', statusCode: 429, message: 'why', retryAfterMs: 1 };
-    expect(await send({ sent }, { baseline: rest }).result).toEqual({ ...sent, grant: 'run/3', baseline: rest });
+    expect(await send({ sent }, { jobBefore: rest }).result).toEqual({ ...sent, grant: 'run/3', jobBefore: rest });
   });
 
   test('reads the job if it waited, and keeps it in a heartbeat before the post', async () => {
     const { result, calls, beats } = send({ job: () => s.done });
-    expect(await result).toMatchObject({ outcome: 'sent', baseline: s.done });
+    expect(await result).toMatchObject({ outcome: 'sent', jobBefore: s.done });
     expect(calls).toEqual(['get', 'beat', 'post']);
-    expect(beats).toEqual([{ baseline: s.done }]);
+    expect(beats).toEqual([{ jobBefore: s.done }]);
   });
 
   test.each([
@@ -271,7 +271,7 @@ describe('sendMessage', () => {
 
   test('sends to a job at work by request', async () => {
     const { result } = send({ job: () => working }, { whenActive: 'send' });
-    expect(await result).toMatchObject({ outcome: 'sent', baseline: working });
+    expect(await result).toMatchObject({ outcome: 'sent', jobBefore: working });
   });
 
   test.each<[string, string, Partial<Info>]>([
@@ -279,7 +279,7 @@ describe('sendMessage', () => {
     ['a second attempt', 'unknown', { attempt: 2 }],
     ['an activity that was reset', 'unknown', { currentAttemptScheduledTimestampMs: START_MS + 1 }],
   ])('%s sends nothing', async (_, outcome, info) => {
-    const { result, calls } = send({}, { baseline: rest }, info);
+    const { result, calls } = send({}, { jobBefore: rest }, info);
     expect(await result).toMatchObject({ grant: 'run/3', outcome });
     expect(calls).toEqual([]);
   });
@@ -288,7 +288,7 @@ describe('sendMessage', () => {
     [29_999, 'sent'],
     [30_000, 'notSent'],
   ])('%i ms after the grant by the wall clock, the message is %s', async (lateMs, outcome) => {
-    const { result } = send({}, { baseline: rest, grant: { ...grant, grantedAtMs: START_MS - lateMs } });
+    const { result } = send({}, { jobBefore: rest, grant: { ...grant, grantedAtMs: START_MS - lateMs } });
     expect(await result).toMatchObject({ outcome });
   });
 
@@ -327,8 +327,8 @@ test('listRecentSends looks back a lease and a drain further: a send may leave w
 
 describe('watchJob', () => {
   const request: WatchRequest = {
-    ...{ ...s.watchSettings, until: 'end', deadlineMs: START_MS + DAY, trouble: null, baseline: rest, runId: 'run' },
-    ...{ baselineAtMs: START_MS, arrivedByMs: START_MS },
+    ...{ ...s.watchSettings, until: 'end', deadlineMs: START_MS + DAY, trouble: null, runId: 'run' },
+    ...{ baseline: { job: rest, readByMs: START_MS }, arrivedByMs: START_MS },
   };
   const watch = (world: World, more: Partial<WatchRequest> = {}, info?: Partial<Info>) => {
     const given = worker(world);
@@ -363,7 +363,8 @@ describe('watchJob', () => {
   });
 
   test.each([0, 30])('believes no end sooner if the attempt before was taken %s s late', async (lateS) => {
-    const baseline = { ...rest, status: 'failed' };
+    const broken = { ...rest, status: 'failed' };
+    const baseline = { job: broken, readByMs: START_MS };
     const steady = { baseline, poll: { ...s.watchSettings.poll, maxIntervalMs: 5 * SECOND } };
     await pass(lateS * SECOND);
     const handBack = new AbortController();
@@ -374,7 +375,7 @@ describe('watchJob', () => {
     await pass(5 * SECOND);
     const info = { heartbeatDetails: first.beats.at(-1), attempt: 2, currentAttemptScheduledTimestampMs: Date.now() };
     // A replica that lags shows the turn before.
-    const second = watch({ job: () => (Date.now() < atWorkMs + 9 * SECOND ? baseline : working) }, steady, info);
+    const second = watch({ job: () => (Date.now() < atWorkMs + 9 * SECOND ? broken : working) }, steady, info);
     await pass(MINUTE);
     expect(second.reads()).toBeGreaterThan(5);
     second.cancel();

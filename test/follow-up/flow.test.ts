@@ -74,7 +74,7 @@ test('a follow-up asks, sends, reports the outcome, watches the turn and reports
   const ask = { sendNumber: 1, lane: 'interactive', mayHaveSent: false, startedAtMs: START_MS };
   expect(scene.asked[0]?.order).toMatchObject({ ...job, isInDoubt: false, ask });
   const grant = { runId: 'run', sendNumber: 1, grantedAtMs: START_MS, leaseMs: s.LEASE_MS };
-  expect(scene.sent[0]?.order).toEqual({ ...job, prompt: 'go on', baseline: rest, grant });
+  expect(scene.sent[0]?.order).toEqual({ ...job, prompt: 'go on', jobBefore: rest, grant });
   expect(scene.reports).toEqual([
     { kind: 'outcome', runId: 'run', sendNumber: 1, outcome: 'sent', atMs: START_MS },
     { kind: 'end', lastTurn: fingerprint(s.done) },
@@ -86,7 +86,7 @@ test('the job is read again if the follow-up waited for its grant', async () => 
   await scene.pass(10 * MINUTE);
   scene.flow.receive(granted()());
   await scene.pass();
-  expect(scene.sent[0]?.order).not.toHaveProperty('baseline');
+  expect(scene.sent[0]?.order).not.toHaveProperty('jobBefore');
   expect(scene.sent[0]).toMatchObject({ atMs: START_MS + 10 * MINUTE, order: { grant: { sendNumber: 1 } } });
 });
 
@@ -94,7 +94,7 @@ test('time counts from the response, and the end of the turn before goes to the 
   const lastTurn = fingerprint(s.done);
   const scene = start({ asks: [granted({ lastTurn })], sends: [{ afterMs: 29 * SECOND }] });
   expect(await scene.end()).toMatchObject({ sentAt: iso(START_MS + 29 * SECOND) });
-  expect(scene.watched[0]).toMatchObject({ baseline: rest, lastTurn, arrivedByMs: START_MS + 29 * SECOND });
+  expect(scene.watched[0]).toMatchObject({ baseline: { job: rest, lastTurn }, arrivedByMs: START_MS + 29 * SECOND });
   expect(scene.reports[0]).toMatchObject({ atMs: START_MS + 29 * SECOND });
 });
 
@@ -162,8 +162,8 @@ describe('a follow-up ends', () => {
     [{ ...rest, prLink: null }, fingerprint(s.done), false],
   ])(
     'with prLinkChanged as compared with the link before the send: %j, %j, %s',
-    async (baseline, lastTurn, changed) => {
-      const asks = [s.grantedAfter(baseline, lastTurn && { lastTurn })];
+    async (jobBefore, lastTurn, changed) => {
+      const asks = [s.grantedAfter(jobBefore, lastTurn && { lastTurn })];
       expect(await start({ asks }).end()).toMatchObject({ prLinkChanged: changed });
     },
   );
@@ -409,7 +409,7 @@ describe('nothing is repeated for ever at the same pace', () => {
   test('a read that is refused before the ask is its last error, and the job is read again before the send', async () => {
     const scene = start({ asks: [(request) => ({ kind: 'asked', refusal: 'HTTP 401', reply: granted()(request) })] });
     await scene.pass();
-    expect(scene.sent[0]?.order).not.toHaveProperty('baseline');
+    expect(scene.sent[0]?.order).not.toHaveProperty('jobBefore');
     expect(scene.flow.progress().lastError).toMatchObject({ message: 'HTTP 401' });
   });
 });
@@ -602,7 +602,7 @@ describe('a grant that comes while the job works on another message', () => {
   test('is taken while the ask is still under way, and the job is read again', async () => {
     const scene = start({ asks: [s.silent()] });
     await scene.play('grant, pass, calls -> ask 1; send 1; report 1 sent; watch end');
-    expect(scene.sent[0]?.order.baseline).toBeUndefined();
+    expect(scene.sent[0]?.order.jobBefore).toBeUndefined();
   });
 
   const unread = { ...notSent, refusal: 'credentials' } as const;
@@ -626,7 +626,7 @@ describe('a grant that comes while the job works on another message', () => {
     const read = whenActive === 'wait' ? rest : working;
     const scene = start({ asks: [waiting(), waiting()], sends: [unread, {}], read }, { whenActive });
     await scene.play('pass 1m, grant, pass 10s, grant run 2, pass, calls 4 -> read; send 2; report 2 sent; watch end');
-    expect(scene.sent[1]?.order).toMatchObject({ baseline: read });
+    expect(scene.sent[1]?.order).toMatchObject({ jobBefore: read });
   });
 });
 

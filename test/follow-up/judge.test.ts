@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { iso } from '../../src/common/index.js';
 import type { AgentJob } from '../../src/contract/index.js';
-import { firstObservation, judge, type Read, type WatchRequest } from '../../src/follow-up/judge.js';
+import { type Baseline, firstObservation, judge, type Read, type WatchRequest } from '../../src/follow-up/judge.js';
 import { fingerprint } from '../../src/protocol/index.js';
 import { asRead, DAY, done, failed, HOUR, notFound, rest, watchSettings, working } from './support.js';
 
@@ -23,9 +23,14 @@ const shown: Record<string, AgentJob | Read> = {
 /** `looks`: seconds after the message arrived, and what the service shows then. The last one decides. */
 type Case = [title: string, order: Partial<WatchRequest>, looks: string, end: string];
 
+/** A baseline that was read when the message arrived. */
+const before = (job: AgentJob, more: Partial<Baseline> = {}): Pick<WatchRequest, 'baseline'> => ({
+  baseline: { job, readByMs: 0, ...more },
+});
+
 function requestOf(more: Partial<WatchRequest>): WatchRequest {
   const common = { ...watchSettings, until: 'end', deadlineMs: DAY, trouble: null } as const;
-  return { ...common, baseline: rest, baselineAtMs: 0, arrivedByMs: 0, runId: 'run', ...more };
+  return { ...common, ...before(rest), arrivedByMs: 0, runId: 'run', ...more };
 }
 
 /** Judges looks up to the first that ends the watch. */
@@ -69,36 +74,46 @@ describe('a watch for evidence', () => {
     ['takes another end', until, '20 rest, 30 broken', 'evidence'],
     ['takes nothing for ten seconds after the job was read: replicas lag', until, '1 working, 9.9 done', 'goes on'],
     ['takes no archived job: anyone may archive it', until, '30 archived, 60 archivedWithLink', 'goes on'],
-    ['takes nothing of a job at work before', { ...until, baseline: working }, '30 working, 60 done', 'goes on'],
-    ['takes nothing of an unknown job', { ...until, baseline: {} }, '30 working, 60 done', 'goes on'],
-    ['takes no end of the turn before, which the baseline lags behind', { ...until, lastTurn }, '30 done', 'goes on'],
+    ['takes nothing of a job at work before', { ...until, ...before(working) }, '30 working, 60 done', 'goes on'],
+    ['takes nothing of an unknown job', { ...until, ...before({}) }, '30 working, 60 done', 'goes on'],
+    [
+      'takes no end of the turn before, which the baseline lags behind',
+      { ...until, ...before(rest, { lastTurn }) },
+      '30 done',
+      'goes on',
+    ],
     ['takes nothing from fields that are missing', until, '30 noStatus, 40 onlyStatus', 'goes on'],
-    ['takes another end than that', { ...until, lastTurn }, '30 done, 60 third', 'evidence'],
+    ['takes another end than that', { ...until, ...before(rest, { lastTurn }) }, '30 done, 60 third', 'evidence'],
     ['goes on without the job', until, '1 notFound, 50 notFound, 99 notFound', 'goes on'],
     ['ends at its deadline', { ...until, deadlineMs: 99_000 }, '98 rest, 99 rest', 'deadline'],
   ]);
 });
 
 describe('a watch until the turn ends', () => {
-  const before = { baseline: broken };
+  const wasBroken = before(broken);
   const wasAtWork = { ...firstObservation(requestOf({}), 0), observedActive: true };
   const lastTurn = fingerprint(broken);
   testCases([
     ['believes no end in the first ten seconds', {}, '3 done, 7 done, 9.9 done', 'goes on'],
     ['believes it then', {}, '3 done, 10 done', 'ended'],
     ['or after a shorter settle time', { settleTimeMs: 4_000 }, '3 done, 4 done', 'ended'],
-    ['believes an old end after the settle time', before, '30 broken, 119 broken, 120 broken', 'ended'],
-    ['from when it arrived', { ...before, arrivedByMs: 60_000 }, '179 broken, 180 broken', 'ended'],
-    ['believes the end of the turn before only then', { lastTurn }, '30 broken, 120 broken', 'ended'],
-    ['believes an old end without its link only then', before, '30 onlyFailed, 120 broken', 'ended'],
-    ['believes at once what is neither', { lastTurn }, '30 broken, 40 done', 'ended'],
-    ['believes an old end ten seconds after the job was at work', before, '10 working, 12 broken, 20 broken', 'ended'],
-    ['not sooner: a replica may lag', before, '10 working, 15 broken, 16 working, 25.9 broken', 'goes on'],
-    ['not if a replica that lags showed it so', before, '9.9 working, 119 broken, 120 broken', 'ended'],
-    ['or that the answer to the message showed so', { ...before, observation: wasAtWork }, '12 broken', 'ended'],
-    ['not before it may have arrived', { ...before, arrivedByMs: 60_000 }, '10 working, 69 broken', 'goes on'],
-    ['only time counts after a job at work', { baseline: working }, '11 working, 119 done, 120 done', 'goes on'],
-    ['that is not between two turns', { baseline: working }, '120 done, 125 working, 130 third, 140 third', 'ended'],
+    ['believes an old end after the settle time', wasBroken, '30 broken, 119 broken, 120 broken', 'ended'],
+    ['from when it arrived', { ...wasBroken, arrivedByMs: 60_000 }, '179 broken, 180 broken', 'ended'],
+    ['believes the end of the turn before only then', before(rest, { lastTurn }), '30 broken, 120 broken', 'ended'],
+    ['believes an old end without its link only then', wasBroken, '30 onlyFailed, 120 broken', 'ended'],
+    ['believes at once what is neither', before(rest, { lastTurn }), '30 broken, 40 done', 'ended'],
+    [
+      'believes an old end ten seconds after the job was at work',
+      wasBroken,
+      '10 working, 12 broken, 20 broken',
+      'ended',
+    ],
+    ['not sooner: a replica may lag', wasBroken, '10 working, 15 broken, 16 working, 25.9 broken', 'goes on'],
+    ['not if a replica that lags showed it so', wasBroken, '9.9 working, 119 broken, 120 broken', 'ended'],
+    ['or that the answer to the message showed so', { ...wasBroken, observation: wasAtWork }, '12 broken', 'ended'],
+    ['not before it may have arrived', { ...wasBroken, arrivedByMs: 60_000 }, '10 working, 69 broken', 'goes on'],
+    ['only time counts after a job at work', before(working), '11 working, 119 done, 120 done', 'goes on'],
+    ['that is not between two turns', before(working), '120 done, 125 working, 130 third, 140 third', 'ended'],
     ['goes on without a status', {}, '200 noStatus, 4000 queued', 'goes on'],
     ['ends at its deadline', { deadlineMs: 9_000 }, '8 working, 9 working', 'deadline'],
     ['ends with the turn at its deadline', { deadlineMs: HOUR }, '3600 done', 'ended'],
@@ -106,14 +121,14 @@ describe('a watch until the turn ends', () => {
 });
 
 describe('a pull request that appears ten seconds after completed', () => {
-  const baseline = { status: 'completed', prLink: null };
-  const ofTurnBefore = { baseline, lastTurn: fingerprint(rest) };
+  const withoutLink = { status: 'completed', prLink: null };
+  const ofTurnBefore = before(withoutLink, { lastTurn: fingerprint(rest) });
   testCases([
     ['is taken', {}, '11 working, 30 rest, 40 done', 'ended'],
     ['is waited for as long as the grace lasts', {}, '11 working, 30 rest, 59 rest, 60 rest', 'ended'],
-    ['is waited for if there is no link', { baseline }, '11 working, 30 noLink, 59 noLink', 'goes on'],
+    ['is waited for if there is no link', before(withoutLink), '11 working, 30 noLink, 59 noLink', 'goes on'],
     ['is waited for if the link of the turn before comes late', ofTurnBefore, '11 working, 30 rest', 'goes on'],
-    ['is waited for if nobody knows the link before', { baseline: {} }, '120 rest, 149 rest', 'goes on'],
+    ['is waited for if nobody knows the link before', before({}), '120 rest, 149 rest', 'goes on'],
     ['is not waited for if the job failed', {}, '11 working, 30 broken', 'ended'],
     ['is not waited for if the job was archived', {}, '11 working, 30 archived', 'ended'],
     ['is waited for anew after more work', {}, '11 working, 30 rest, 50 working, 61 rest, 90 rest, 91 rest', 'ended'],

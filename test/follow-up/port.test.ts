@@ -12,7 +12,7 @@ const observation = {
   job: rest,
   lastError: '5',
 };
-const asked = { kind: 'asked', baseline: rest, reply: granted()() } as const;
+const asked = { kind: 'asked', jobBefore: rest, reply: granted()() } as const;
 
 test('what activities report is taken as it is', () => {
   const ended = { kind: 'ended', job: { ...rest, status: 'completed', turn: 2 }, observation };
@@ -31,7 +31,7 @@ test.each([
   [readSlotResult, {}],
   [readSlotResult, { ...asked, reply: { kind: 'granted' } }],
   [readSlotResult, { ...asked, reply: { ...granted()(), grantedAtMs: 'now' } }],
-  [readSlotResult, { ...asked, baseline: { status: 5 } }],
+  [readSlotResult, { ...asked, jobBefore: { status: 5 } }],
   [readSlotResult, { kind: 'notFound' }],
 ])('%o takes %j for nothing: it was typed by hand', (read, result) => {
   expect(read(result)).toBeUndefined();

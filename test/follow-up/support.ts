@@ -87,8 +87,8 @@ export const earlierSend = answers<EarlierSend>(() => ({
 }));
 /** A grant at once, after a read of the job. */
 export const grantedAfter =
-  (baseline: AgentJob, more: Partial<Granted> = {}) =>
-  (request: SlotRequest): SlotResult => ({ kind: 'asked', baseline, reply: granted(more)(request) });
+  (jobBefore: AgentJob, more: Partial<Granted> = {}) =>
+  (request: SlotRequest): SlotResult => ({ kind: 'asked', jobBefore, reply: granted(more)(request) });
 /** An ask that the server repeats without an answer. */
 export const silent = (reason = 'budget-silent') =>
   ({ kind: 'silent', reason, message: `nothing: ${reason}` }) as const;
@@ -237,7 +237,7 @@ export class Scene implements FollowUpPort {
         case 'notServed':
           return reply;
         default:
-          return { kind: 'asked', baseline: rest, reply };
+          return { kind: 'asked', jobBefore: rest, reply };
       }
     });
   }
@@ -271,7 +271,7 @@ export class Scene implements FollowUpPort {
     const { afterMs = 0, ...result } = scripted;
     if (afterMs > 0) await new Promise((resolve) => setTimeout(resolve, afterMs));
     this.#sinceMs = Date.now();
-    return { grant: grantName(request.grant), outcome: 'sent', baseline: request.baseline ?? rest, ...result };
+    return { grant: grantName(request.grant), outcome: 'sent', jobBefore: request.jobBefore ?? rest, ...result };
   }
 
   async reportToBudget(report: NewReport): Promise<void> {
