@@ -27,7 +27,7 @@ export type Read =
  * Goal of a watch. `rest`: the job accepts messages. `evidence`: the job shows that a message was delivered. `end`: the
  * message's turn ends.
  */
-export type WatchGoal = 'rest' | 'evidence' | 'end';
+type WatchGoal = 'rest' | 'evidence' | 'end';
 
 /** How the job was before the message. It tells the message's turn from the previous one. */
 export interface Baseline {

@@ -30,7 +30,8 @@ import {
   resolveDeliveryUpdate,
   SearchAttribute,
 } from '../contract/index.js';
-import { Failed, FollowUp } from '../follow-up/flow.js';
+import { Failed } from '../follow-up/failed.js';
+import { FollowUp } from '../follow-up/flow.js';
 import { describeProgress } from '../follow-up/follow-up-details.js';
 import { outcomeOfFailure, replySignal, signalledReplySchema, wakeSignal } from '../protocol/index.js';
 import { failure, invalidInput } from './failures.js';

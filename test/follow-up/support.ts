@@ -7,7 +7,8 @@ import type {
   FollowUpResult,
   FollowUpSettings as Settings,
 } from '../../src/contract/index.js';
-import { Failed, FollowUp } from '../../src/follow-up/flow.js';
+import { Failed } from '../../src/follow-up/failed.js';
+import { FollowUp } from '../../src/follow-up/flow.js';
 import { firstObservation, judge, type Read, type WatchRequest, type WatchResult } from '../../src/follow-up/judge.js';
 import {
   type FollowUpPort,

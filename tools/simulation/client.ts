@@ -7,7 +7,7 @@ import {
   WorkflowNotFoundError,
 } from '@temporalio/common';
 import { type ItemOutcome, SearchAttribute } from '../../src/contract/index.js';
-import { Failed } from '../../src/follow-up/flow.js';
+import { Failed } from '../../src/follow-up/failed.js';
 import { outcomeOfFailure, outcomeOfResult } from '../../src/protocol/index.js';
 import type { Run } from './runs.js';
 

@@ -1,4 +1,4 @@
-import { Failed } from '../../src/follow-up/flow.js';
+import { Failed } from '../../src/follow-up/failed.js';
 import { type AskReply, type FollowUpReport, refusalOf } from '../../src/protocol/index.js';
 import type { Run } from './runs.js';
 import type { Arrival } from './service.js';

@@ -3,7 +3,7 @@ import { msToNumber } from '@temporalio/common/lib/time.js';
 import type { FollowUpSignal } from '../../src/budget/budget.js';
 import type { ListedSend } from '../../src/budget/counting.js';
 import { defined } from '../../src/common/index.js';
-import { Failed } from '../../src/follow-up/flow.js';
+import { Failed } from '../../src/follow-up/failed.js';
 import { outcomeOf } from './client.js';
 import type { Log } from './log.js';
 import {

@@ -1,5 +1,5 @@
 import type { FollowUpResult } from '../../src/contract/index.js';
-import { Failed } from '../../src/follow-up/flow.js';
+import { Failed } from '../../src/follow-up/failed.js';
 import { type Fault, isBudgetLost } from './profiles.js';
 import type { Run } from './runs.js';
 import type { Arrival } from './service.js';

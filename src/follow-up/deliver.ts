@@ -1,0 +1,191 @@
+import { defined, iso } from '../common/index.js';
+import {
+  type AgentJob,
+  type FollowUpResult,
+  isTerminalStatus,
+  type Refusal,
+  type SendOutcome,
+} from '../contract/index.js';
+import { type EarlierSend, type Granted, isAtWork } from '../protocol/index.js';
+import { standingOf } from './display.js';
+import { closed, jobNotFound, messageRejected } from './failed.js';
+import type { Slot } from './get-slot.js';
+import { NOT_FOUND_MS, type WatchRequest } from './judge.js';
+import { type FollowUpPort, grantName, reasonAgainst, type SendResult } from './port.js';
+import type { StepContext } from './step-context.js';
+import { LONGEST_BACKOFF_MS, type Waits } from './waits.js';
+
+/** A message that was delivered, or may have been. */
+export interface Delivery extends Pick<WatchRequest, 'baseline' | 'arrivedByMs' | 'runId'> {
+  kind: FollowUpResult['delivery'];
+  sentAtMs: number;
+  /** Whether the service's response to the message showed the job at work. */
+  observedActive: boolean;
+}
+
+/** What came of a slot. */
+interface Attempt {
+  sent: SendResult;
+  /** Missing if the message was certainly not delivered. */
+  delivery?: Delivery;
+}
+
+/** Longest wait after a refused read prevented a send: the budget knows how long to wait further, and can resume. */
+const LONGEST_REFUSED_MS = 60_000;
+/** Two 404 to a message that are further apart do not add up. It waits {@link NOT_FOUND_MS}, and then for a slot. */
+const LONGEST_MISSING_MS = 300_000;
+
+/**
+ * Sends the message, or takes over an earlier send of it. Returns `foreign` if the slot belongs to another run.
+ *
+ * @throws Failed
+ */
+export async function deliver(
+  context: StepContext,
+  slot: Slot,
+  undelivered: UndeliveredSends,
+): Promise<Attempt | 'foreign'> {
+  const { port, doubt } = context;
+  const { reply } = slot;
+  const isGranted = reply.kind === 'granted';
+  const sent = isGranted ? await useGrant(context, reply, slot, undelivered) : takeOver(context, reply);
+  const { outcome } = sent;
+  if (outcome === 'foreign') {
+    doubt.raise();
+    return 'foreign';
+  }
+  const nowMs = port.nowMs();
+  if (isGranted) await reportOutcome(port, reply, outcome, sent);
+  if (outcome === 'rejected') throw messageRejected(doubt, sent);
+  if (undelivered.noteMissing(outcome, nowMs)) throw jobNotFound(sent.message ?? 'HTTP 404', doubt.delivered());
+  return outcome === 'sent' || outcome === 'unknown' ? { sent, delivery: deliveryOf(sent, reply, nowMs) } : { sent };
+}
+
+/** Waits before the next send, unless it may begin at once. */
+export async function waitForNextSend(
+  { port, display, waits }: StepContext,
+  undelivered: UndeliveredSends,
+  sent: SendResult,
+): Promise<void> {
+  display.noteError(sent.message);
+  const wait = undelivered.waitAfter(sent, waits);
+  if (!wait) return;
+  display.show(standingOf(wait.reason), { nextTryAt: iso(port.nowMs() + wait.ms) });
+  await waits.pause(wait.ms);
+}
+
+/** The sends that did not deliver the message: what they say of the job, and how long to wait before the next one. */
+export class UndeliveredSends {
+  #isReadRefused = false;
+  #notSentInARow = 0;
+  #missingSinceMs: number | undefined;
+
+  /** Whether the last send was not made because the service refused a read of the job. */
+  get isReadRefused(): boolean {
+    return this.#isReadRefused;
+  }
+
+  /** Notes a 404. Returns whether the job does not exist: only a second 404 soon after the first shows that. */
+  noteMissing(outcome: SendOutcome, nowMs: number): boolean {
+    const isMissing = outcome === 'notFound';
+    const isSoon = this.#missingSinceMs !== undefined && nowMs - this.#missingSinceMs <= LONGEST_MISSING_MS;
+    if (!isMissing || !isSoon) this.#missingSinceMs = isMissing ? nowMs : undefined;
+    return this.#missingSinceMs !== undefined && nowMs - this.#missingSinceMs >= NOT_FOUND_MS;
+  }
+
+  /** How long to wait before the next send, and why; `undefined` if it may begin at once. */
+  waitAfter(
+    { outcome, refusal }: SendResult,
+    waits: Waits,
+  ): { ms: number; reason: Refusal | 'slot' | 'service' } | undefined {
+    const isNotSent = outcome === 'notSent';
+    this.#notSentInARow = isNotSent ? this.#notSentInARow + 1 : 0;
+    this.#isReadRefused = isNotSent && refusal !== undefined;
+    if (outcome === 'notFound') return { ms: NOT_FOUND_MS, reason: refusal ?? 'service' };
+    if (!isNotSent) return undefined;
+    const longestMs = refusal === undefined ? LONGEST_BACKOFF_MS : LONGEST_REFUSED_MS;
+    return { ms: waits.backoffMs(this.#notSentInARow, longestMs), reason: refusal ?? 'slot' };
+  }
+}
+
+async function useGrant(
+  context: StepContext,
+  grant: Granted,
+  { jobBefore }: Slot,
+  { isReadRefused }: UndeliveredSends,
+): Promise<SendResult> {
+  if (jobBefore || !isReadRefused) return send(context, grant, jobBefore);
+  // The send is scheduled with its prompt: not if the service refuses the read again.
+  const { settings, port, waits } = context;
+  const { projectId, jobId, whenActive } = settings;
+  const read = await port.readJob({ projectId, jobId, runId: grant.runId });
+  if (read.kind === 'foreign') return { grant: grantName(grant), outcome: 'foreign' };
+  const job = read.kind === 'job' ? read.job : undefined;
+  const reason = read.kind === 'job' ? reasonAgainst(read.job, whenActive) : read.message;
+  const message = waits.isCancelled ? 'cancelled' : reason;
+  if (message === undefined) return send(context, grant, job);
+  // If this task is undone, the next read may show a job that accepts messages.
+  await port.nextTask();
+  return { grant: grantName(grant), outcome: 'notSent', message, ...(read.kind === 'failed' && read.refused) };
+}
+
+async function send(
+  { settings, port, display, waits }: StepContext,
+  grant: Granted,
+  jobBefore: AgentJob | undefined,
+): Promise<SendResult> {
+  const { projectId, jobId, prompt, whenActive } = settings;
+  const { runId, sendNumber, grantedAtMs, leaseMs } = grant;
+  // A decision covers one send only.
+  waits.decision = undefined;
+  const request = { grant: { runId, sendNumber, grantedAtMs, leaseMs }, ...(jobBefore && { jobBefore }) };
+  const beforeMs = display.lastSendAtMs;
+  // Shown before the send, because a new budget finds possible sends by their state and time.
+  display.lastSendAtMs = port.nowMs();
+  display.show({ state: 'sending' });
+  const sent = await port.sendMessage({ projectId, jobId, prompt, whenActive, ...request });
+  if (sent.outcome === 'notSent') display.lastSendAtMs = beforeMs;
+  return { ...(jobBefore && { jobBefore }), ...sent };
+}
+
+/** Names the run of the grant, because a reset run repeats its predecessor's reports. */
+async function reportOutcome(
+  port: FollowUpPort,
+  { runId, sendNumber }: Granted,
+  outcome: SendOutcome,
+  { refusal, statusCode, retryAfterMs }: SendResult,
+): Promise<void> {
+  const report = { kind: 'outcome', runId, sendNumber, outcome, atMs: port.nowMs() } as const;
+  await port.reportToBudget({ ...report, ...defined({ refusal, statusCode, retryAfterMs }) });
+}
+
+/** @throws Failed if this run cannot learn what became of the send */
+function takeOver({ display, doubt }: StepContext, reply: EarlierSend): SendResult {
+  const { verdict, sendNumber, outcome, grantedAtMs } = reply;
+  // The outcomes of the sends before it are not known.
+  if (sendNumber > 1) doubt.raise();
+  else if (verdict === 'undelivered') doubt.ruleOut(reply);
+  if (verdict === 'superseded' || verdict === 'forgotten') throw closed(verdict, outcome);
+  const neverBegan = verdict === 'undelivered' && sendNumber === 1 && outcome === 'notSent';
+  if (!neverBegan) display.lastSendAtMs = grantedAtMs;
+  return { grant: '', outcome: outcome ?? 'unknown' };
+}
+
+/** A delivery that is certain or possible. The job before another run's send is not known. */
+function deliveryOf({ outcome, jobBefore = {}, job }: SendResult, reply: Slot['reply'], nowMs: number): Delivery {
+  const isGranted = reply.kind === 'granted';
+  const outcomeAtMs = isGranted ? nowMs : reply.outcomeAtMs;
+  const isSent = outcome === 'sent';
+  return {
+    kind: isSent ? 'sent' : 'inferred',
+    sentAtMs: isSent ? outcomeAtMs : reply.grantedAtMs,
+    baseline: {
+      job: jobBefore,
+      readByMs: outcomeAtMs,
+      ...(isGranted && reply.lastTurn && { lastTurn: reply.lastTurn }),
+    },
+    arrivedByMs: isSent ? outcomeAtMs : reply.overAtMs,
+    runId: reply.runId,
+    observedActive: isSent && job !== undefined && isAtWork(job) && isTerminalStatus(jobBefore.status),
+  };
+}

@@ -1,0 +1,37 @@
+import { iso } from '../common/index.js';
+import { FailureType, type FollowUpResult } from '../contract/index.js';
+import type { Delivery } from './deliver.js';
+import { Failed, jobNotFound } from './failed.js';
+import { isLinkNew } from './judge.js';
+import type { StepContext } from './step-context.js';
+import { watchJob } from './watch-job.js';
+
+/**
+ * Watches the job until the message's turn ends. Returns `foreign` if another run has the turn.
+ *
+ * @throws Failed
+ */
+export async function watchTurn(context: StepContext, delivered: Delivery): Promise<FollowUpResult | 'foreign'> {
+  const { settings, port, display, waits } = context;
+  const { projectId, jobId, jobTimeoutMs } = settings;
+  const { kind: delivery, sentAtMs, observedActive, baseline, arrivedByMs, runId } = delivered;
+  const deadlineMs = sentAtMs + jobTimeoutMs;
+  const sentAt = iso(sentAtMs);
+  Object.assign(display.facts, { delivery, sentAt, waitsUntil: iso(deadlineMs) });
+  const goal = { until: 'end', baseline, arrivedByMs, runId, deadlineMs } as const;
+  const end = await watchJob(context, { ...goal, standing: { state: 'polling' }, observedActive });
+  if (end?.kind === 'ended') {
+    const { job, observation } = end;
+    display.noteJob(job, true);
+    return {
+      ...{ projectId, jobId, status: job.status, prLink: job.prLink ?? null, prLinkChanged: isLinkNew(job, baseline) },
+      ...{ delivery, observedActive: observation.observedActive },
+      ...{ sentAt, finishedAt: iso(port.nowMs()), polls: display.facts.polls, job },
+    };
+  }
+  if (end?.kind === 'foreign') return 'foreign';
+  const isDelivered = delivery === 'assumed' ? 'unknown' : 'yes';
+  if (end?.kind === 'notFound') throw jobNotFound(end.message, isDelivered);
+  if (waits.isCancelled) throw new Failed(FailureType.Cancelled, 'Cancelled after the send', isDelivered);
+  throw new Failed(FailureType.JobTimeout, 'The job did not end in time', isDelivered);
+}
