@@ -89,11 +89,6 @@ export function mayHaveArrived(outcome: SendOutcome | undefined): boolean {
   return outcome === undefined || outcome === 'sent' || outcome === 'unknown';
 }
 
-/** Whether the message was certainly not delivered, so that the send may be repeated. */
-export function isUndelivered(outcome: SendOutcome): boolean {
-  return outcome === 'notSent' || outcome === 'notFound' || refusalOf(outcome) !== undefined;
-}
-
 /** The reason for which the service took no message or read, if it may take it later. */
 export function refusalOf(outcome: SendOutcome | GetJobFailureReason): Refusal | undefined {
   return refusals.find((known) => known === outcome);

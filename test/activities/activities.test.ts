@@ -203,7 +203,6 @@ describe('askForSlot', () => {
       ['still runs', before, undefined],
       ['is not remembered', { ...before, grantedTo: '' }, START_MS - 5_000],
       ['has reported how it ended', { ...before, outcome: 'unknown' }, START_MS - 5_000],
-      ['may have had another grant before', { ...before, remembersAll: false }, START_MS - 5_000],
     ])('may have been used where the run %s', async (_, more, closedAtMs) => {
       const { result, calls } = askIn({ replies: [earlierSend(more)()], closedAtMs: async () => closedAtMs });
       expect(await result).toMatchObject({ reply: { kind: 'earlierSend', ...more } });

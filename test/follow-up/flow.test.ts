@@ -25,6 +25,8 @@ const unknown = { outcome: 'unknown', message: 'connection reset' } as const;
 const notSent = { outcome: 'notSent', message: 'too late' } as const;
 const limited = { outcome: 'limited', message: 'too many', statusCode: 429 } as const;
 const foreign = { outcome: 'foreign' } as const;
+/** What the budget knows of a send that was never made. */
+const neverBegan = { outcome: 'notSent', verdict: 'undelivered' } as const;
 const archived = { kind: 'archived', job: { status: 'archived' } } as const;
 /** The message moves no job. */
 const lost = { sends: [unknown], job: () => rest };
@@ -477,10 +479,10 @@ test.each<[string, s.Script, number?]>([
     { asks: [granted(), granted(), waiting()], sends: [{ ...limited, afterMs: SECOND }, notSent] },
     START_MS,
   ],
-  ['of another run leaves none either', { asks: [earlierSend({ outcome: 'notSent' }), waiting()], port }],
+  ['of another run leaves none either', { asks: [earlierSend(neverBegan), waiting()], port }],
   [
     'of another run leaves one if there were others before it',
-    { asks: [earlierSend({ outcome: 'notSent', sendNumber: 2 }), waiting()], port },
+    { asks: [earlierSend({ ...neverBegan, sendNumber: 2 }), waiting()], port },
     START_MS - MINUTE,
   ],
 ])('a send %s', async (_, script, expected) => {
@@ -491,15 +493,15 @@ test.each<[string, s.Script, number?]>([
 });
 
 describe('a run that replaces another one', () => {
-  const notLatest = (outcome: 'sent' | 'rejected' | null) => ({
-    asks: [earlierSend({ outcome, isLatest: false })],
+  const superseded = (outcome: 'sent' | null) => ({ asks: [earlierSend({ outcome, verdict: 'superseded' })], port });
+  const undelivered = earlierSend({ ...neverBegan, sendNumber: 4 });
+  const before = { sentAt: iso(START_MS - 50 * SECOND), prLink: s.done.prLink, prLinkChanged: false };
+  const refusal = (more = {}) => earlierSend({ outcome: 'rejected', verdict: 'undelivered', ...more });
+  const forgotten = (outcome: 'notSent' | 'rejected' | 'sent') => ({
+    asks: [earlierSend({ outcome, verdict: 'forgotten' })],
     port,
   });
-  const undelivered = earlierSend({ outcome: 'notSent', sendNumber: 4, isLatest: false });
-  const before = { sentAt: iso(START_MS - 50 * SECOND), prLink: s.done.prLink, prLinkChanged: false };
-  const refusal = (more = {}) => earlierSend({ outcome: 'rejected', ...more });
-  const forgotten = earlierSend({ outcome: 'notSent', remembersAll: false });
-  const otherRun: s.Script = { asks: [replayed, earlierSend({ isLatest: false })], port };
+  const otherRun: s.Script = { asks: [replayed, earlierSend({ verdict: 'superseded' })], port };
   const stillForeign: s.Script = { asks: [replayed, s.silent()], sends: [foreign] };
   const thenOwn: s.Script = { asks: [replayed, granted()], sends: [foreign, {}], port };
   const nobodyKnows: s.Script = { asks: [earlierSend({ outcome: null })], port };
@@ -531,19 +533,13 @@ describe('a run that replaces another one', () => {
     ['looks for a send that nobody knows', nobodyKnows, 'DeliveryUnknown unknown', { afterMs: 4 * MINUTE }],
     ['sends anew what was not delivered', { asks: [undelivered, granted()], port }, { delivery: 'sent' }, sendsNext],
     ['says no after a refusal', { asks: [refusal()], port }, 'MessageRejected no'],
-    [
-      'says unknown if the budget forgot what came before',
-      { asks: [refusal({ remembersAll: false })], port },
-      doubtful,
-    ],
-    ['is closed if another has the turn', notLatest('sent'), 'Closed yes', { calls: 'ask 1, next task, end' }],
-    ['says no if that send was refused', notLatest('rejected'), 'Closed no'],
-    ['says unknown if nobody knows', notLatest(null), 'Closed unknown'],
-    ['sends nothing again if the budget forgot', { asks: [forgotten], port }, 'Closed unknown'],
-    ['or if it was another message', { asks: [refusal({ isSameMessage: false })], port }, doubtful],
-    ['or if that is another run’s reply', { asks: [refusal({ runId: 'earlier' })], port }, doubtful],
+    ['says unknown if the budget may have forgotten another send', forgotten('rejected'), 'Closed unknown'],
+    ['is closed if another has the turn', superseded('sent'), 'Closed yes', { calls: 'ask 1, next task, end' }],
+    ['says unknown if nobody knows', superseded(null), 'Closed unknown'],
+    ['sends nothing again if the budget forgot', forgotten('notSent'), 'Closed unknown'],
+    ['or if it forgot another send than one that arrived', forgotten('sent'), 'Closed unknown'],
+    ['says unknown if a refusal is told to another run', { asks: [refusal({ runId: 'earlier' })], port }, doubtful],
     ['says unknown if only the last of two sends was refused', { asks: [refusal({ sendNumber: 2 })] }, doubtful],
-    ['or if another has the turn since', { asks: [refusal({ sendNumber: 2, isLatest: false })] }, 'Closed unknown'],
     ['asks for its predecessor’s send, however late', late, { delivery: 'sent' }, impatient],
     ['or for one that is unknown', lateUnknown, 'DeliveryUnknown unknown', impatient],
     ['asks before it watches another’s turn', otherRun, 'Closed yes', afterWatch],
@@ -551,7 +547,7 @@ describe('a run that replaces another one', () => {
   ]);
 
   test('says unknown if it is cancelled before it sends again what may have arrived before', async () => {
-    const scene = start({ asks: [earlierSend({ outcome: 'notSent', sendNumber: 2 }), waiting({ sendNumber: 3 })] });
+    const scene = start({ asks: [earlierSend({ ...neverBegan, sendNumber: 2 }), waiting({ sendNumber: 3 })] });
     await scene.play('pass 5s, cancel');
     const message = expect.stringContaining('an earlier send of it may have been delivered') as string;
     expect(await scene.end()).toMatchObject({ type: 'Cancelled', delivered: 'unknown', message });

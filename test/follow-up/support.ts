@@ -80,9 +80,7 @@ export const earlierSend = answers<EarlierSend>(() => ({
     kind: 'earlierSend',
     grantedTo: 'earlier',
     outcome: 'sent',
-    isLatest: true,
-    isSameMessage: true,
-    remembersAll: true,
+    verdict: 'current',
   },
   ...{ grantedAtMs: Date.now() - MINUTE, outcomeAtMs: Date.now() - 50 * SECOND, overAtMs: Date.now() + 2 * MINUTE },
 }));
