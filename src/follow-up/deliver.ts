@@ -1,11 +1,5 @@
 import { defined, iso } from '../common/index.js';
-import {
-  type AgentJob,
-  type FollowUpResult,
-  isTerminalStatus,
-  type Refusal,
-  type SendOutcome,
-} from '../contract/index.js';
+import { type AgentJob, type FollowUpResult, isTerminalStatus, type SendOutcome } from '../contract/index.js';
 import { type EarlierSend, type Granted, isAtWork } from '../protocol/index.js';
 import { standingOf } from './display.js';
 import { closed, jobNotFound, messageRejected } from './failed.js';
@@ -13,7 +7,7 @@ import type { Slot } from './get-slot.js';
 import { NOT_FOUND_MS, type WatchRequest } from './judge.js';
 import { type FollowUpPort, grantName, reasonAgainst, type SendResult } from './port.js';
 import type { StepContext } from './step-context.js';
-import { LONGEST_BACKOFF_MS, type Waits } from './waits.js';
+import { LONGEST_BACKOFF_MS } from './waits.js';
 
 /** A message that was delivered, or may have been. */
 export interface Delivery extends Pick<WatchRequest, 'baseline' | 'arrivedByMs' | 'runId'> {
@@ -61,24 +55,13 @@ export async function deliver(
   return outcome === 'sent' || outcome === 'unknown' ? { sent, delivery: deliveryOf(sent, reply, nowMs) } : { sent };
 }
 
-/** Waits before the next send, unless it may begin at once. */
-export async function waitForNextSend(
-  { port, display, waits }: StepContext,
-  undelivered: UndeliveredSends,
-  sent: SendResult,
-): Promise<void> {
-  display.noteError(sent.message);
-  const wait = undelivered.waitAfter(sent, waits);
-  if (!wait) return;
-  display.show(standingOf(wait.reason), { nextTryAt: iso(port.nowMs() + wait.ms) });
-  await waits.pause(wait.ms);
-}
-
-/** The sends that did not deliver the message: what they say of the job, and how long to wait before the next one. */
+/** The sends that did not deliver the message: what they say of the job, and how long the next send waits. */
 export class UndeliveredSends {
   #isReadRefused = false;
   #notSentInARow = 0;
   #missingSinceMs: number | undefined;
+
+  constructor(private readonly context: StepContext) {}
 
   /** Whether the last send was not made because the service refused a read of the job. */
   get isReadRefused(): boolean {
@@ -93,21 +76,23 @@ export class UndeliveredSends {
     return this.#missingSinceMs !== undefined && nowMs - this.#missingSinceMs >= NOT_FOUND_MS;
   }
 
-  /** How long to wait before the next send, and why; `undefined` if it may begin at once. */
-  waitAfter(
-    { outcome, refusal }: SendResult,
-    waits: Waits,
-  ): { ms: number; reason: Refusal | 'slot' | 'service' } | undefined {
+  /** Waits before the next send, and shows why. After most outcomes only the budget makes it wait. */
+  async waitForNext({ outcome, refusal, message }: SendResult): Promise<void> {
+    const { port, display, waits } = this.context;
+    display.noteError(message);
     const isNotSent = outcome === 'notSent';
     this.#notSentInARow = isNotSent ? this.#notSentInARow + 1 : 0;
     this.#isReadRefused = isNotSent && refusal !== undefined;
-    if (outcome === 'notFound') return { ms: NOT_FOUND_MS, reason: refusal ?? 'service' };
-    if (!isNotSent) return undefined;
+    if (!isNotSent && outcome !== 'notFound') return;
     const longestMs = refusal === undefined ? LONGEST_BACKOFF_MS : LONGEST_REFUSED_MS;
-    return { ms: waits.backoffMs(this.#notSentInARow, longestMs), reason: refusal ?? 'slot' };
+    const waitMs = isNotSent ? waits.backoffMs(this.#notSentInARow, longestMs) : NOT_FOUND_MS;
+    const standing = standingOf(refusal ?? (isNotSent ? 'slot' : 'service'));
+    display.show(standing, { nextTryAt: iso(port.nowMs() + waitMs) });
+    await waits.pause(waitMs);
   }
 }
 
+/** Sends the message, unless the job was to be read first and takes none. */
 async function useGrant(
   context: StepContext,
   grant: Granted,
@@ -115,7 +100,7 @@ async function useGrant(
   { isReadRefused }: UndeliveredSends,
 ): Promise<SendResult> {
   if (jobBefore || !isReadRefused) return send(context, grant, jobBefore);
-  // The send is scheduled with its prompt: not if the service refuses the read again.
+  // The service refused the last read, so the job is read before a send is scheduled with its prompt.
   const { settings, port, waits } = context;
   const { projectId, jobId, whenActive } = settings;
   const read = await port.readJob({ projectId, jobId, runId: grant.runId });

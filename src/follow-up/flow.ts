@@ -7,7 +7,7 @@ import {
   type FollowUpSettings,
 } from '../contract/index.js';
 import { describeEarlier, fingerprint, type Granted, type Waiting } from '../protocol/index.js';
-import { deliver, type Delivery, UndeliveredSends, waitForNextSend } from './deliver.js';
+import { deliver, type Delivery, UndeliveredSends } from './deliver.js';
 import { Display } from './display.js';
 import { Failed } from './failed.js';
 import { SlotWait } from './get-slot.js';
@@ -121,7 +121,7 @@ export class FollowUp {
 
   /** Gets a slot, delivers the message and reconciles, again and again until the message is delivered. */
   async #untilDelivered(): Promise<Delivery> {
-    const undelivered = new UndeliveredSends();
+    const undelivered = new UndeliveredSends(this.#context);
     for (;;) {
       const slot = await this.#slotWait.getSlot();
       const attempt = await deliver(this.#context, slot, undelivered);
@@ -138,7 +138,7 @@ export class FollowUp {
         if (found) return found;
       }
       this.#slotWait.beginNextSend();
-      await waitForNextSend(this.#context, undelivered, sent);
+      await undelivered.waitForNext(sent);
     }
   }
 

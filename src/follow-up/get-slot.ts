@@ -123,7 +123,7 @@ export class SlotWait {
       display.noteError(message);
       display.show({ state: 'blocked', waitReason: toReason(reason) ?? 'service' });
     });
-    return waits.until(asking);
+    return waits.waitFor(asking);
   }
 
   /** Returns the slot, or `ask-again`, or why the job is to be watched until it rests. */

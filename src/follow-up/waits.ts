@@ -41,7 +41,7 @@ export class Waits {
   }
 
   /** Waits for an activity that an interruption stops. */
-  until<T>(activity: Stoppable<T>): Promise<T | undefined> {
+  waitFor<T>(activity: Stoppable<T>): Promise<T | undefined> {
     this.#isInterrupted = false;
     this.#stop = () => activity.stop();
     return activity.result;

@@ -27,7 +27,7 @@ export async function watchJob(
   display.show(standing);
   for (let stops = 0; !waits.isCancelled && !isOver();) {
     const watch = port.watchJob({ ...request, trouble, ...(observation && { observation }) });
-    const end = await waits.until(watch);
+    const end = await waits.waitFor(watch);
     stops = end || waits.isInterrupted ? 0 : stops + 1;
     if (!end) {
       // After `pollNow`, or when an operator ends the activity, the job is read at once. Repeated ends back off.

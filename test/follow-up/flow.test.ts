@@ -497,7 +497,7 @@ describe('a run that replaces another one', () => {
   const undelivered = earlierSend({ ...neverBegan, sendNumber: 4 });
   const before = { sentAt: iso(START_MS - 50 * SECOND), prLink: s.done.prLink, prLinkChanged: false };
   const refusal = (more = {}) => earlierSend({ outcome: 'rejected', verdict: 'undelivered', ...more });
-  const forgotten = (outcome: 'notSent' | 'rejected' | 'sent') => ({
+  const forgotten = (outcome: 'notSent' | 'rejected' | 'unknown') => ({
     asks: [earlierSend({ outcome, verdict: 'forgotten' })],
     port,
   });
@@ -537,8 +537,12 @@ describe('a run that replaces another one', () => {
     ['is closed if another has the turn', superseded('sent'), 'Closed yes', { calls: 'ask 1, next task, end' }],
     ['says unknown if nobody knows', superseded(null), 'Closed unknown'],
     ['sends nothing again if the budget forgot', forgotten('notSent'), 'Closed unknown'],
-    ['or if it forgot another send than one that arrived', forgotten('sent'), 'Closed unknown'],
-    ['says unknown if a refusal is told to another run', { asks: [refusal({ runId: 'earlier' })], port }, doubtful],
+    ['or if it knows of no send', forgotten('unknown'), 'Closed unknown'],
+    [
+      'says unknown if a refusal is the reply to another run',
+      { asks: [refusal({ runId: 'earlier' })], port },
+      doubtful,
+    ],
     ['says unknown if only the last of two sends was refused', { asks: [refusal({ sendNumber: 2 })] }, doubtful],
     ['asks for its predecessor’s send, however late', late, { delivery: 'sent' }, impatient],
     ['or for one that is unknown', lateUnknown, 'DeliveryUnknown unknown', impatient],
