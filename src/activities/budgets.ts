@@ -1,17 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Context } from '@temporalio/activity';
 import { type Client, WithStartWorkflowOperation, WorkflowExecutionAlreadyStartedError } from '@temporalio/client';
-import type { ListedSend } from '../budget/counting.js';
-import type { RecentSends } from '../budget/loop.js';
-import { defined, iso } from '../common/index.js';
-import {
-  type Delivered,
-  projectBudgetWorkflowId,
-  SearchAttribute,
-  sendingStates,
-  waitingStates,
-  WorkflowType,
-} from '../contract/index.js';
+import { type Delivered, projectBudgetWorkflowId, WorkflowType } from '../contract/index.js';
 import {
   type Ask,
   type Asker,
@@ -23,7 +13,8 @@ import {
   reportSignal,
   wasDeliveredQuery,
 } from '../protocol/index.js';
-import { HAS_ENDED, ifFound, IS_OPEN, isOpen } from '../temporal/lookups.js';
+import { ifFound } from '../temporal/lookups.js';
+import { listSends, type SendsQuery } from './list-sends.js';
 
 const CALL_DEADLINE_MS = 5_000;
 /** A budget that has not replied for so long is silent. Usually it replies within a tenth of a second. */
@@ -31,13 +22,6 @@ const SILENT_AFTER_MS = 3_000;
 /** A follow-up that ends waits only so long for its budget, because a cancel should take at most ten seconds. */
 const ASK_AGAIN_FOR_MS = 3_000;
 const ASK_AGAIN_EVERY_MS = 500;
-/** A budget remembers no more sends than this; the rest are only counted. */
-const MAX_LISTED = 2_000;
-
-export interface SendsQuery {
-  projectId: string;
-  sinceMs: number;
-}
 
 /** Thrown when the last run of a budget is closed. It does not restart by itself, because closing it was deliberate. */
 export class BudgetStoppedError extends Error {
@@ -59,19 +43,6 @@ export function createBudgets(
   { taskQueue, settings }: { taskQueue: string; settings: BudgetSettings },
 ) {
   const inTurn = createTurns();
-  const withDeadline = <T>(call: () => Promise<T>) => client.withDeadline(Date.now() + CALL_DEADLINE_MS, call);
-
-  async function askOnce(projectId: string, ask: Ask): Promise<AskReply> {
-    const first = firstBudgetStart({ projectId, taskQueue, settings });
-    const startWorkflowOperation = new WithStartWorkflowOperation(WorkflowType.projectBudget, first);
-    try {
-      return await withDeadline(() =>
-        client.workflow.executeUpdateWithStart(askUpdate, { args: [ask], startWorkflowOperation }),
-      );
-    } catch (error) {
-      throw error instanceof WorkflowExecutionAlreadyStartedError ? new BudgetStoppedError(projectId) : error;
-    }
-  }
 
   return {
     /**
@@ -84,7 +55,7 @@ export function createBudgets(
       // The server accepts ten concurrent updates of a workflow. This worker makes one at a time for each project.
       return inTurn(projectId, () => {
         cancellationSignal.throwIfAborted();
-        return askOnce(projectId, ask);
+        return askOnce(client, { projectId, taskQueue, settings }, ask);
       });
     },
 
@@ -95,7 +66,7 @@ export function createBudgets(
      */
     async wasDelivered(projectId: string, asker: Asker): Promise<Delivered> {
       const budget = client.workflow.getHandle(projectBudgetWorkflowId(projectId));
-      const query = () => withDeadline(() => budget.query(wasDeliveredQuery, asker));
+      const query = () => withDeadline(client, () => budget.query(wasDeliveredQuery, asker));
       for (const startedMs = performance.now(); ;) {
         try {
           return (await inTurn(projectId, () => ifFound(query))) ?? 'no';
@@ -109,47 +80,34 @@ export function createBudgets(
     /** Signals an event to a project's budget, which can miss it if it does not run. */
     async report(projectId: string, report: FollowUpReport): Promise<void> {
       const budget = client.workflow.getHandle(projectBudgetWorkflowId(projectId));
-      await ifFound(() => withDeadline(() => budget.signal(reportSignal, report)));
+      await ifFound(() => withDeadline(client, () => budget.signal(reportSignal, report)));
     },
 
     /** When a run closed, in epoch milliseconds; `undefined` if it runs, or Temporal no longer keeps it. */
     async closedAtMs(workflowId: string, runId: string): Promise<number | undefined> {
-      const run = await ifFound(() => withDeadline(() => client.workflow.getHandle(workflowId, runId).describe()));
+      const run = await ifFound(() =>
+        withDeadline(client, () => client.workflow.getHandle(workflowId, runId).describe()),
+      );
       return run?.closeTime?.getTime();
     },
 
-    /**
-     * Lists follow-ups of a project that may have sent: those that closed since `sinceMs` and had begun to send, and
-     * running ones that show a state, also if they wait: it may lag behind a grant.
-     */
-    async listSends({ projectId, sinceMs }: SendsQuery): Promise<Pick<RecentSends, 'sends' | 'others'>> {
-      const running = `(${IS_OPEN} AND ${SearchAttribute.state.name} IS NOT NULL)`;
-      // Server 1.29 also matches running workflows by CloseTime.
-      const closed = `(${HAS_ENDED} AND CloseTime >= '${iso(sinceMs)}')`;
-      const ofProject = `WorkflowType = '${WorkflowType.followUp}' AND ${SearchAttribute.projectId.name} = '${projectId}'`;
-      const found: { send: ListedSend; closedAtMs: number }[] = [];
-      for await (const each of client.workflow.list({ query: `${ofProject} AND (${running} OR ${closed})` })) {
-        const { name: status } = each.status;
-        const isRunning = isOpen(each.status);
-        const shown = each.typedSearchAttributes.get(SearchAttribute.state);
-        const lastMs = each.typedSearchAttributes.get(SearchAttribute.lastSendAt)?.getTime();
-        // A follow-up ends as Canceled only if nothing was delivered. Whatever closed without a time never sent.
-        const isUnsent = shown === 'not-sent' || status === 'CANCELLED' || lastMs === undefined;
-        if (!isRunning && isUnsent) continue;
-        const isWaiting = isRunning && waitingStates.some((waiting) => waiting === shown);
-        // What one that waits sent before then uses no slot.
-        const sentAtMs = isWaiting && (lastMs ?? 0) < sinceMs ? undefined : lastMs;
-        const hasSent = sentAtMs !== undefined || sendingStates.some((sending) => sending === shown);
-        if (!hasSent && !isWaiting) continue;
-        const closedAtMs = each.closeTime?.getTime() ?? (hasSent ? Number.MAX_SAFE_INTEGER : 0);
-        found.push({ send: defined({ workflowId: each.workflowId, isRunning, isWaiting, sentAtMs }), closedAtMs });
-      }
-      const all = found.sort((a, b) => a.closedAtMs - b.closedAtMs).map(({ send }) => send);
-      const isSince = ({ isWaiting, sentAtMs = isWaiting ? 0 : Infinity }: ListedSend) => sentAtMs >= sinceMs;
-      const others = all.slice(0, -MAX_LISTED).filter(isSince).length;
-      return { sends: all.slice(-MAX_LISTED), others };
-    },
+    listSends: (query: SendsQuery) => listSends(client, query),
   };
+}
+
+async function askOnce(client: Client, budget: Parameters<typeof firstBudgetStart>[0], ask: Ask): Promise<AskReply> {
+  const startWorkflowOperation = new WithStartWorkflowOperation(WorkflowType.projectBudget, firstBudgetStart(budget));
+  try {
+    return await withDeadline(client, () =>
+      client.workflow.executeUpdateWithStart(askUpdate, { args: [ask], startWorkflowOperation }),
+    );
+  } catch (error) {
+    throw error instanceof WorkflowExecutionAlreadyStartedError ? new BudgetStoppedError(budget.projectId) : error;
+  }
+}
+
+function withDeadline<T>(client: Client, call: () => Promise<T>): Promise<T> {
+  return client.withDeadline(Date.now() + CALL_DEADLINE_MS, call);
 }
 
 /**

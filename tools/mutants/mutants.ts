@@ -119,7 +119,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     name: 'a run that was reset sends with the grant of the run before',
-    edits: [['src/activities/index.ts', 'ownRun().runId !== grant.runId', 'grant.runId === undefined']],
+    edits: [['src/activities/send-message.ts', 'ownRun().runId !== grant.runId', 'grant.runId === undefined']],
     test: paths('a follow-up that is reset after its grant does not use the grant again'),
   },
   {

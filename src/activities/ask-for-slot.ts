@@ -1,0 +1,88 @@
+import { ApplicationFailure } from '@temporalio/activity';
+import { defined } from '../common/index.js';
+import { comparedFields, knownFields } from '../follow-up/judge.js';
+import { reasonAgainst, type SlotRequest, type SlotResult } from '../follow-up/port.js';
+import { type Ask, type AskReply, type EarlierSend, slotReplySchema } from '../protocol/index.js';
+import { describeGrpcError } from '../temporal/grpc.js';
+import { ownRun } from './activity-context.js';
+import { BudgetStoppedError } from './budgets.js';
+import type { ActivityDependencies } from './dependencies.js';
+import { toRead } from './job-read.js';
+
+/** Interval at which a follow-up asks a stopped budget again. */
+const STOPPED_RETRY = '1m';
+
+/**
+ * The activity that reads the job and asks the budget for a slot, and for its place among the follow-ups to the job. If
+ * the service refuses the read, the follow-up waits in line.
+ *
+ * @throws ApplicationFailure with a `WaitReason` or a `BlockReason` as its type, if the job cannot be read for
+ *   another reason or the budget does not reply
+ */
+export function createAskForSlot(dependencies: ActivityDependencies) {
+  const { agentJobs, leaseMs, drainMs, maxLimit, linksArePrivate } = dependencies;
+  const isPrivate = linksArePrivate && ({ linksArePrivate } as const);
+
+  return async function askForSlot(request: SlotRequest): Promise<SlotResult> {
+    const { projectId, jobId, whenActive } = request;
+    const { workflowId, runId } = ownRun();
+    const isTakenOver = request.runId !== runId;
+    const isInDoubt = request.isInDoubt || isTakenOver;
+    const read = toRead(await agentJobs.getJob({ projectId, jobId }));
+    if (read.kind === 'notFound') return read;
+    if (read.kind === 'failed' && !read.refused) {
+      const { reason: type, message, retryAfterMs: nextRetryDelay } = read;
+      if (type === 'not-served') return { kind: 'notServed', message };
+      throw ApplicationFailure.create(defined({ type, message, nextRetryDelay }));
+    }
+    const job = read.kind === 'job' ? read.job : undefined;
+    const isArchived = job?.status === 'archived';
+    if (isArchived && !isInDoubt) return { kind: 'archived', job: knownFields(job) };
+    const isBusy = job !== undefined && reasonAgainst(job, whenActive) !== undefined;
+    const jobIs = job && whenActive === 'wait' && ({ jobIs: isBusy ? 'at-work' : 'at-rest' } as const);
+    const mayHaveSent = request.ask.mayHaveSent || isTakenOver;
+    const own = { workflowId, runId, leaseMs, drainMs, maxLimit };
+    const refused = read.kind === 'failed' && read.refused;
+    const reply = await ask(dependencies, projectId, { ...request.ask, mayHaveSent, ...own, ...jobIs, ...refused });
+    const slot = isArchived ? slotReplySchema.safeParse(reply).data : undefined;
+    if (isArchived && slot) return { kind: 'archived', job: knownFields(job), reply: slot };
+    const found = isBusy ? { busyJob: knownFields(job) } : job && { jobBefore: comparedFields(job) };
+    const refusal = read.kind === 'failed' ? read.message : undefined;
+    return { kind: 'asked', ...found, ...defined({ refusal }), reply, ...isPrivate };
+  };
+}
+
+/** Asks the budget. The reason for a failure shows in the Temporal UI. */
+async function ask(dependencies: ActivityDependencies, projectId: string, request: Ask): Promise<AskReply> {
+  const { budgets } = dependencies;
+  try {
+    const reply = await budgets.ask(projectId, request);
+    const { workflowId } = request;
+    if (reply.kind !== 'earlierSend' || !(await wasNeverUsed(dependencies, workflowId, reply))) return reply;
+    const { grantedTo: runId, sendNumber, grantedAtMs: atMs } = reply;
+    await budgets.report(projectId, { kind: 'outcome', workflowId, runId, sendNumber, outcome: 'notSent', atMs });
+    return await budgets.ask(projectId, request);
+  } catch (error) {
+    if (error instanceof BudgetStoppedError) {
+      const { message } = error;
+      throw ApplicationFailure.create({ type: 'budget-stopped', message, nextRetryDelay: STOPPED_RETRY });
+    }
+    const message = `The budget of project ${projectId} does not reply: ${describeGrpcError(error)}`;
+    throw ApplicationFailure.create({ type: 'budget-silent', message });
+  }
+}
+
+/**
+ * Whether a run had closed before it was granted the send, so that it cannot have used the grant. Only a budget with a
+ * complete memory can rule out an earlier grant of the same send.
+ */
+async function wasNeverUsed(
+  { budgets, marginMs }: ActivityDependencies,
+  workflowId: string,
+  earlier: EarlierSend,
+): Promise<boolean> {
+  const { grantedTo, grantedAtMs, outcome } = earlier;
+  if (grantedTo === '' || outcome !== null) return false;
+  const closedAtMs = await budgets.closedAtMs(workflowId, grantedTo);
+  return closedAtMs !== undefined && closedAtMs + marginMs < grantedAtMs;
+}
