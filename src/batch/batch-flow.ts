@@ -1,8 +1,9 @@
 import type { BatchHold, FollowUpBatchResult } from '../contract/index.js';
 import { type FoundPart, type PartInput, type PartOrder, type PartReport, partWorkflowId } from '../protocol/index.js';
 import { Flow, type FlowPort } from './base-flow.js';
-import type { Batch, BatchState } from './batch.js';
+import type { Batch } from './batch.js';
 import { describeBatch } from './batch-details.js';
+import type { BatchState } from './batch-state.js';
 
 export interface BatchPort extends FlowPort {
   /** Whether an update still runs. */

@@ -2,7 +2,6 @@ import { defined, iso } from '../common/index.js';
 import {
   type BatchCounts,
   type BatchHold,
-  type BatchItem,
   type BatchItemsPage,
   type BatchStatus,
   type FollowUpBatchResult,
@@ -18,55 +17,16 @@ import {
   type PartReport,
   partWorkflowId,
 } from '../protocol/index.js';
+import type { BatchStart, BatchState } from './batch-state.js';
+import { failuresOf, holdOf } from './hold.js';
 import { addCounts, countsOf, endedOf, hasOutcome, newItem } from './outcome.js';
 import { hashOfItems, jsonBytes, MAX_PARTS, partSizes } from './pack.js';
-import { divide } from './shares.js';
+import { applyReport, newRecord, orderAnew, type PartRecord, remainingOf, renewOrders } from './part-record.js';
 
 /** Updates whose results are remembered. The server may repeat an update on the next run (temporal#6375). */
 const REMEMBERED_UPDATES = 50;
 /** How often a part that was cut off is restarted. */
 const MAX_RESTARTS = 3;
-
-interface PartRecord {
-  first: number;
-  size: number;
-  hash: string;
-  order: PartOrder;
-  sent: number;
-  /** Most follow-ups that it may have open, as far as the batch knows. */
-  granted: number;
-  open: number;
-  counts: BatchCounts;
-  reports: number;
-  /** Number of the first order whose reports count. Earlier orders came from a run of the batch before a reset. */
-  since: number;
-  restarts: number;
-}
-
-export interface BatchStart {
-  batchId: string;
-  maxOpen: number;
-  canary?: number;
-  maxFailures?: number | string;
-  notify?: string[];
-  template: Record<string, unknown>;
-  sealed: boolean;
-  startedAtMs: number;
-}
-
-/** State that continue-as-new carries: plain JSON. */
-export interface BatchState extends BatchStart {
-  cancelled: boolean;
-  hold?: BatchHold;
-  forgivenFailures: number;
-  firstEndedAtMs?: number;
-  lastEndedAtMs?: number;
-  total: number;
-  parts: PartRecord[];
-  /** The first {@link MAX_RESULT_ITEMS} items. The parts hold the others. */
-  kept: BatchItem[];
-  updates: [id: string, total: number][];
-}
 
 /**
  * The rules of a batch: accepts items, divides them into parts, decides how many each part may have open, holds the
@@ -177,19 +137,7 @@ export class Batch {
     const before = parts.at(-1);
     const first = before ? before.first + before.size : 0;
     const hash = hashOfItems({ template, items });
-    const record: PartRecord = {
-      first,
-      size: items.length,
-      hash,
-      order: { number: nowMs, share: 0 },
-      sent: 0,
-      since: 0,
-      granted: 0,
-      open: 0,
-      counts: addCounts([]),
-      reports: 0,
-      restarts: 0,
-    };
+    const record = newRecord({ first, size: items.length, hash }, nowMs);
     const part = parts.push(record) - 1;
     this.#isStarting = true;
     this.#renewOrders(nowMs);
@@ -221,16 +169,11 @@ export class Batch {
    * report counts.
    */
   take(report: PartReport, nowMs: number): boolean {
-    const { number, hash, order, open, counts, ended } = report;
+    const { number, hash, order, counts, ended } = report;
     const part = this.state.parts[report.part];
     if (part?.hash !== hash || number <= part.reports || order < part.since) return false;
     if (endedOf(counts) > endedOf(part.counts)) this.#noteEnded(nowMs);
-    delete part.order.reportAll;
-    // After a reset, the part may follow an order that this run does not know, or one older than the last sent.
-    if (order > part.order.number) part.order = nextOrder(part.order, order + 1);
-    else if (order < part.sent) part.sent = 0;
-    Object.assign(part, { reports: number, open, counts });
-    if (order >= part.order.number) part.granted = Math.max(part.order.share, open);
+    applyReport(part, report);
     for (const { index, status, prLink, error } of ended) {
       Object.assign(this.state.kept[index] ?? {}, { status, prLink, error });
     }
@@ -358,36 +301,15 @@ export class Batch {
 
   #brake(nowMs: number): void {
     const { state } = this;
-    const { canary = Infinity, maxFailures = Infinity, total, cancelled, sealed } = state;
     if (this.hasEnded) delete state.hold;
-    if (state.hold || cancelled || this.hasEnded) return;
-    const hold = (name: BatchHold['name'], reason: string) => (state.hold = { name, reason, at: iso(nowMs) });
-    const failures = failuresOf(this.#counts()) - state.forgivenFailures;
-    // Computed in hundredths, so that 29 % of 100 is 29.
-    const allowed = typeof maxFailures === 'string' ? parseFloat(maxFailures) * total : maxFailures * 100;
-    if (failures * 100 > allowed) {
-      hold('max-failures', `${failures} of ${total} items failed (${maxFailures} may)`);
-    } else if ((total > canary || (!sealed && total === canary)) && state.kept.slice(0, canary).every(hasOutcome)) {
-      hold('canary', `the canary has ended: ${sealed ? `${canary} of ${total} items` : `the first ${canary}`}`);
-    }
+    if (state.hold || state.cancelled || this.hasEnded) return;
+    const hold = holdOf(state, this.#counts(), nowMs);
+    if (hold) state.hold = hold;
   }
 
   #renewOrders(nowMs: number): void {
-    const { maxOpen, hold, canary: until, cancelled } = this.state;
-    const running = this.running();
-    const claims = running.map(([, part]) => {
-      const needed = Math.min(remainingOf(part), Math.max(0, (until ?? Infinity) - part.first));
-      return { needed, share: part.order.share, granted: Math.min(part.granted, remainingOf(part)) };
-    });
-    const planned = until === undefined ? this.#backlog.map(({ length }) => length) : [];
-    const shares = divide(claims, planned, hold || cancelled ? 0 : maxOpen);
-    for (const [index, [, part]] of running.entries()) {
-      const share = shares[index] ?? 0;
-      part.granted = Math.max(part.granted, share);
-      const { order } = part;
-      if (share === order.share && until === order.until && cancelled === (order.cancel ?? false)) continue;
-      part.order = { ...nextOrder(order, nowMs), share, until, ...(cancelled && { cancel: true }) };
-    }
+    const planned = this.#backlog.map(({ length }) => length);
+    renewOrders(this.state, planned, nowMs);
   }
 
   #started(): PartRecord[] {
@@ -408,24 +330,4 @@ export class Batch {
     this.state.firstEndedAtMs ??= nowMs;
     this.state.lastEndedAtMs = nowMs;
   }
-}
-
-function remainingOf({ size, counts }: PartRecord): number {
-  return size - endedOf(counts);
-}
-
-/** Failed items, without those that a person or the batch cancelled. */
-function failuresOf({ failed, errors, errorsByType }: BatchCounts): number {
-  return failed + errors - (errorsByType.Cancelled ?? 0);
-}
-
-function nextOrder(order: PartOrder, nowMs: number): PartOrder {
-  return { ...order, number: Math.max(order.number + 1, nowMs) };
-}
-
-/** A new order for a part that restarts or reports everything again: only reports on it or later orders count. */
-function orderAnew(part: PartRecord, nowMs: number): PartOrder {
-  part.order = nextOrder(part.order, nowMs);
-  part.sent = part.since = part.order.number;
-  return part.order;
 }

@@ -15,8 +15,9 @@ import {
   workflowInfo,
 } from '@temporalio/workflow';
 import type { FlowPort } from '../batch/base-flow.js';
-import { Batch, type BatchState } from '../batch/batch.js';
+import { Batch } from '../batch/batch.js';
 import { BatchFlow, type BatchPort } from '../batch/batch-flow.js';
+import type { BatchState } from '../batch/batch-state.js';
 import { tooManyParts } from '../batch/pack.js';
 import { defined } from '../common/index.js';
 import {

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { Batch, type BatchStart } from '../../src/batch/batch.js';
+import { Batch } from '../../src/batch/batch.js';
+import type { BatchStart } from '../../src/batch/batch-state.js';
 import { jsonBytes, MAX_PART_ITEMS } from '../../src/batch/pack.js';
 import { Part } from '../../src/batch/part.js';
 import type { PartInput } from '../../src/protocol/index.js';

@@ -1,6 +1,7 @@
 import type { FlowPort } from '../../src/batch/base-flow.js';
-import { Batch, type BatchStart, type BatchState } from '../../src/batch/batch.js';
+import { Batch } from '../../src/batch/batch.js';
 import { BatchFlow } from '../../src/batch/batch-flow.js';
+import type { BatchStart, BatchState } from '../../src/batch/batch-state.js';
 import { PartFlow } from '../../src/batch/part-flow.js';
 import type { BatchHandle } from '../../src/client/batch-handle.js';
 import { planRetry, readRetryMemo, type RetryPlan } from '../../src/client/batch-retry.js';
