@@ -15,7 +15,6 @@ import {
   type BudgetStatus,
   budgetStatusQuery,
   FailureType,
-  parseProjectBudgetWorkflowId,
   type PauseInput,
   pauseInputSchema,
   pauseUpdate,
@@ -37,13 +36,12 @@ import {
   type ProjectBudgetInput,
   projectBudgetInputSchema,
 } from '../protocol/index.js';
-import { describeIfKnown, fewAtATime, HAS_ENDED, ifFound, IS_OPEN, readRunStart } from '../temporal/lookups.js';
+import { describeIfKnown, ifFound, readRunStart } from '../temporal/lookups.js';
 import { queryWorkflow, resultOf, sendUpdate } from './calls.js';
 import { InvalidInputError, RefusedError, TemporalUnreachableError } from './client-errors.js';
 import { readTrouble, type WorkflowTrouble } from './health.js';
-import { findProjects } from './list.js';
 import { issuesIn } from './result.js';
-import { callTemporal, type ExecutionStatus, listWorkflows, toExecutionStatus } from './temporal.js';
+import { callTemporal, type ExecutionStatus, toExecutionStatus } from './temporal.js';
 import { watchChanges, type WatchOptions } from './watch-changes.js';
 
 /** Default settings of a new budget, with the service's own limit of 100 messages per hour. */
@@ -343,47 +341,4 @@ function toUpdateError(projectId: string, error: WorkflowUpdateFailedError): Err
     return new InvalidInputError(issues.length > 0 ? issues : [{ field: '', message: cause.message }]);
   }
   return new RefusedError('BudgetUpdateRejected', projectId, { why: cause?.message ?? error.message, cause: error });
-}
-
-/** A running budget. It is idle if it has neither a status nor a reason why there is none. */
-export interface ListedBudget {
-  projectId: string;
-  workflowId: string;
-  /** Whether a follow-up of the project runs. */
-  isNeeded: boolean;
-  status?: BudgetStatus;
-  /** Why it does not answer. */
-  statusUnavailable?: string;
-}
-
-/** See `FollowUpClient.budgets`. */
-export async function* listBudgets(
-  client: Client,
-  budgetOf: (projectId: string) => BudgetHandle,
-  windowMs: number,
-): AsyncGenerator<ListedBudget> {
-  const since = new Date(Date.now() - windowMs).toISOString();
-  const [needed, recent] = await Promise.all([
-    findProjects(client, IS_OPEN),
-    // Server 1.29 also matches running workflows by CloseTime.
-    findProjects(client, `${HAS_ENDED} AND CloseTime >= '${since}'`),
-  ]);
-  const query = `WorkflowType = '${WorkflowType.projectBudget}' AND ${IS_OPEN}`;
-  const projects: string[] = [];
-  for await (const { workflowId } of listWorkflows(client, query)) {
-    const projectId = parseProjectBudgetWorkflowId(workflowId);
-    // Anyone may start a workflow of that type under another id; it fails.
-    if (projectId !== undefined) projects.push(projectId);
-  }
-  const asked = projects.filter((projectId) => needed.has(projectId) || recent.has(projectId));
-  const results = new Map(
-    await fewAtATime(asked, async (projectId) => {
-      const { result, silence } = await resultOf(() => budgetOf(projectId).status());
-      return [projectId, defined({ status: result, statusUnavailable: silence })] as const;
-    }),
-  );
-  for (const projectId of projects) {
-    const workflowId = projectBudgetWorkflowId(projectId);
-    yield { projectId, workflowId, isNeeded: needed.has(projectId), ...results.get(projectId) };
-  }
 }

@@ -22,12 +22,13 @@ import {
 import type { BudgetSettings } from '../protocol/index.js';
 import { BatchHandle, type BatchTarget, startBatch, type StartedBatch } from './batch-handle.js';
 import { type BatchPreview, previewBatch } from './batch-preview.js';
-import { BudgetHandle, DEFAULT_BUDGET_SETTINGS, listBudgets, type ListedBudget } from './budget-handle.js';
+import { BudgetHandle, DEFAULT_BUDGET_SETTINGS } from './budget-handle.js';
 import { InvalidInputError } from './client-errors.js';
 import { FollowUpHandle, type FollowUpSummary, inputDiffers, StartedFollowUp } from './follow-up-handle.js';
 import type { StartBatchInput, StartBatchOptions } from './hand-over.js';
 import { findIdleTaskQueue, type Health, readHealth } from './health.js';
 import { type ListFilter, listNewestFirst, listQuery } from './list.js';
+import { listBudgets, type ListedBudget } from './list-budgets.js';
 import type { ResultOptions } from './result.js';
 import { Schedules } from './schedules.js';
 import { callTemporal, isTooLarge } from './temporal.js';

@@ -21,7 +21,6 @@ export {
   type BudgetExecutionState,
   BudgetHandle,
   type BudgetUpdate,
-  type ListedBudget,
   type RestoredBudget,
   type RestoreOptions,
 } from './budget-handle.js';
@@ -37,6 +36,7 @@ export { FollowUpHandle, type FollowUpSummary, type FollowUpUpdate, StartedFollo
 export { type StartBatchInput, type StartBatchOptions } from './hand-over.js';
 export { type Health, type Poller, type WorkflowTrouble } from './health.js';
 export { type ListFilter } from './list.js';
+export { type ListedBudget } from './list-budgets.js';
 export { type LiveProgress } from './live-progress.js';
 export { type ResultOptions } from './result.js';
 export { type CreateScheduleInput, type ScheduleDescription, Schedules } from './schedules.js';

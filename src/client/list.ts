@@ -8,13 +8,12 @@ import {
   keySchema,
   MAX_KEYWORD_LENGTH,
   parseDurationMs,
-  parseFollowUpWorkflowId,
   SearchAttribute,
   WorkflowType,
 } from '../contract/index.js';
 import { InvalidInputError } from './client-errors.js';
 import { type FollowUpSummary, toFollowUpSummary } from './follow-up-handle.js';
-import { listIds, listWorkflows } from './temporal.js';
+import { listWorkflows } from './temporal.js';
 
 const SINCE_RULE = `must be an instant such as "2026-11-22T08:00:00Z" or a duration: it ${DURATION_RULE}`;
 
@@ -86,28 +85,4 @@ export async function* listNewestFirst(client: Client, query: string, pr?: strin
     if (summary && (pr === undefined || summary.prLink === pr)) summaries.push(summary);
   }
   yield* summaries.sort((one, other) => Date.parse(other.startedAt) - Date.parse(one.startedAt));
-}
-
-/** Temporal's largest page. */
-const PAGE_SIZE = 1_000;
-
-/**
- * Projects with follow-ups that match a condition. After each page, only other projects are read, so the cost grows
- * with the number of projects.
- *
- * @throws TemporalUnreachableError; RefusedError without the search attributes
- */
-export async function findProjects(client: Client, condition: string): Promise<ReadonlySet<string>> {
-  const found = new Set<string>();
-  for (;;) {
-    const ids = [...found].map((projectId) => `'${projectId}'`).join(', ');
-    const others = ids === '' ? '' : ` AND ${SearchAttribute.projectId.name} NOT IN (${ids})`;
-    const page = await listIds(client, `${listQuery({})} AND ${condition}${others}`, PAGE_SIZE);
-    const before = found.size;
-    for (const workflowId of page) {
-      const id = parseFollowUpWorkflowId(workflowId);
-      if (id) found.add(id.projectId);
-    }
-    if (page.length < PAGE_SIZE || found.size === before) return found;
-  }
 }
