@@ -40,81 +40,81 @@ class ConnectError extends Error {
  */
 export function createSingleConnection(options: SingleConnectionOptions): SingleConnection {
   let raw: net.Socket | undefined;
-
-  function connect(target: buildConnector.Options, done: buildConnector.Callback): void {
-    if (raw) {
-      done(
-        new ConnectError('SECOND_CONNECTION', 'the connection was lost, and the message is not sent over a second one'),
-        null,
-      );
-      return;
-    }
-    // `TLSSocket.resetAndDestroy` throws, so the TCP socket is opened separately from the TLS one.
-    const tcp = net.connect({
-      host: target.hostname,
-      port: Number(target.port) || defaultPort(target.protocol),
-      noDelay: true,
-      ...defined({ lookup: options.lookup }),
-    });
-    raw = tcp;
-    let secured: tls.TLSSocket | undefined;
-    let isDone = false;
-    const timer = setTimeout(() => {
-      fail(new ConnectError('CONNECT_TIMEOUT', `not connected within ${options.connectTimeoutMs} ms`));
-    }, options.connectTimeoutMs);
-
-    function succeed(socket: net.Socket): void {
-      if (isDone) return;
-      isDone = true;
-      clearTimeout(timer);
-      done(null, skipInterim(socket));
-    }
-
-    function fail(error: Error): void {
-      if (isDone) return;
-      isDone = true;
-      clearTimeout(timer);
-      secured?.destroy();
-      tcp.destroy();
-      done(error, null);
-    }
-
-    function watch(socket: net.Socket): void {
-      // Never removed: undici handles errors after the hand-over, but a listener must always exist.
-      socket.on('error', (error) => fail(toConnectError(error)));
-      socket.once('close', () =>
-        fail(new ConnectError('CLOSED', 'the peer closed the connection before it was ready')),
-      );
-    }
-
-    watch(tcp);
-    tcp.once('connect', () => {
-      if (target.protocol !== 'https:') {
-        succeed(tcp);
-        return;
-      }
-      const name = target.servername ?? target.hostname;
-      secured = tls.connect({
-        socket: tcp,
-        host: target.hostname,
-        ALPNProtocols: ['http/1.1'],
-        ...(net.isIP(name) === 0 && { servername: name }),
-        ...defined({ ca: options.ca }),
-      });
-      const socket = secured;
-      watch(socket);
-      socket.once('secureConnect', () => succeed(socket));
-    });
-  }
-
   return {
-    connect,
+    connect(target, done) {
+      const message = 'the connection was lost, and the message is not sent over a second one';
+      if (raw) done(new ConnectError('SECOND_CONNECTION', message), null);
+      else raw = openSocket(target, options, done);
+    },
     reset() {
       if (!raw || raw.destroyed) return;
       if (raw.connecting) raw.destroy();
       else raw.resetAndDestroy();
     },
   };
+}
+
+/** Opens a connection, with TLS for `https`, and calls `done` once with the result. Returns the TCP socket at once. */
+function openSocket(
+  target: buildConnector.Options,
+  { connectTimeoutMs, ca, lookup }: SingleConnectionOptions,
+  done: buildConnector.Callback,
+): net.Socket {
+  // `TLSSocket.resetAndDestroy` throws, so the TCP socket is opened separately from the TLS one.
+  const tcp = net.connect({
+    host: target.hostname,
+    port: Number(target.port) || defaultPort(target.protocol),
+    noDelay: true,
+    ...defined({ lookup }),
+  });
+  let secured: tls.TLSSocket | undefined;
+  let isDone = false;
+  const timer = setTimeout(() => {
+    fail(new ConnectError('CONNECT_TIMEOUT', `not connected within ${connectTimeoutMs} ms`));
+  }, connectTimeoutMs);
+
+  function succeed(socket: net.Socket): void {
+    if (isDone) return;
+    isDone = true;
+    clearTimeout(timer);
+    done(null, skipInterim(socket));
+  }
+
+  function fail(error: Error): void {
+    if (isDone) return;
+    isDone = true;
+    clearTimeout(timer);
+    secured?.destroy();
+    tcp.destroy();
+    done(error, null);
+  }
+
+  function watch(socket: net.Socket): void {
+    // Never removed: undici handles errors after the hand-over, but a listener must always exist.
+    socket.on('error', (error) => fail(toConnectError(error)));
+    socket.once('close', () => fail(new ConnectError('CLOSED', 'the peer closed the connection before it was ready')));
+  }
+
+  watch(tcp);
+  tcp.once('connect', () => {
+    if (target.protocol !== 'https:') return succeed(tcp);
+    const socket = secure(tcp, target, ca);
+    secured = socket;
+    watch(socket);
+    socket.once('secureConnect', () => succeed(socket));
+  });
+  return tcp;
+}
+
+function secure(tcp: net.Socket, target: buildConnector.Options, ca: string | undefined): tls.TLSSocket {
+  const name = target.servername ?? target.hostname;
+  return tls.connect({
+    socket: tcp,
+    host: target.hostname,
+    ALPNProtocols: ['http/1.1'],
+    ...(net.isIP(name) === 0 && { servername: name }),
+    ...defined({ ca }),
+  });
 }
 
 function toConnectError(error: Error): ConnectError {
