@@ -1,14 +1,10 @@
 import { Agent, buildConnector } from 'undici';
-import { z } from 'zod';
 import { defined } from '../common/index.js';
-import { describeIssues, idSchema, parseInput } from '../contract/index.js';
-import { PACKAGE_VERSION } from '../node/package.js';
-import { createMaskCache } from '../secrets/secret-mask.js';
-import { type ApiKeys, isUsableApiKey } from './api-keys.js';
-import { parseBaseUrl } from './base-url.js';
-import { type GetJobOutcome, interpretGet, interpretSend, type SendMessageOutcome } from './outcomes.js';
+import type { ApiKeys } from './api-keys.js';
+import { createJobRequests, type JobAddress } from './job-request.js';
+import { type GetJobOutcome, interpretGet, interpretPost, type SendMessageOutcome } from './outcomes.js';
 import { postOnce } from './post-once.js';
-import { describeNetworkError, getOnce, skipInterim } from './response.js';
+import { getOnce, skipInterim } from './response.js';
 
 /** Longest response that is read. A job is below 1 KiB. */
 const MAX_RESPONSE_BYTES = 131_072;
@@ -18,9 +14,6 @@ const MAX_TIMEOUT_MS = 2_147_483_647;
 
 /** Further GETs wait for a connection within their deadline. */
 const MAX_GET_CONNECTIONS = 512;
-
-const addressSchema = z.object({ projectId: idSchema, jobId: idSchema });
-type JobAddress = z.infer<typeof addressSchema>;
 
 interface SendMessageRequest extends JobAddress {
   /** At least 1 character. */
@@ -65,64 +58,22 @@ export interface AgentJobsClientOptions {
  * @throws Error naming the option and the rule that it breaks
  */
 export function createAgentJobsClient(options: AgentJobsClientOptions): AgentJobsClient {
-  const { keys, getTimeoutMs, sendTimeoutMs, connectTimeoutMs = 10_000, ca } = options;
-  const { origin, pathPrefix } = parseBaseUrl(options.baseUrl);
+  const { getTimeoutMs, sendTimeoutMs, connectTimeoutMs = 10_000, ca } = options;
+  const prepare = createJobRequests(options);
   for (const [name, timeoutMs] of Object.entries({ getTimeoutMs, sendTimeoutMs, connectTimeoutMs })) {
     if (!Number.isSafeInteger(timeoutMs) || timeoutMs < 1 || timeoutMs > MAX_TIMEOUT_MS) {
       throw new Error(`${name}: must be whole milliseconds from 1 to ${MAX_TIMEOUT_MS} (given ${timeoutMs})`);
     }
   }
-  const connect = buildConnector({ timeout: Math.min(connectTimeoutMs, getTimeoutMs), ...defined({ ca }) });
-  const agent = new Agent({
-    connections: MAX_GET_CONNECTIONS,
-    connect: (target, done) =>
-      connect(target, (...[error, socket]) => (error ? done(error, null) : done(null, skipInterim(socket)))),
-    maxResponseSize: MAX_RESPONSE_BYTES,
-    // The total deadline covers both.
-    headersTimeout: 0,
-    bodyTimeout: 0,
-  });
-  const maskFor = createMaskCache();
+  const agent = createAgent(Math.min(connectTimeoutMs, getTimeoutMs), ca);
   const underWay = new Set<Promise<unknown>>();
   let closed = false;
-
-  /** The common parts of every request to a job, or why none can be made. */
-  async function prepare({ projectId, jobId }: JobAddress) {
-    const ids = parseInput(addressSchema, { projectId, jobId });
-    if (!ids.ok) return { reason: 'rejected', message: describeIssues(ids.issues) } as const;
-    const key = await keyFor(projectId);
-    if ('problem' in key) return { reason: 'no-key', message: key.problem } as const;
-    const headers = {
-      authorization: `Bearer ${key.key}`,
-      accept: 'application/json',
-      'accept-encoding': 'identity',
-      'user-agent': `agent-follow-up/${PACKAGE_VERSION}`,
-    };
-    return { origin, path: `${pathPrefix}/v2/agent/${projectId}/job/${jobId}`, headers, mask: maskFor(key.key) };
-  }
-
-  async function keyFor(projectId: string): Promise<{ key: string } | { problem: string }> {
-    const project = `project ${projectId}`;
-    try {
-      const key = await keys.forProject(projectId);
-      if (key === undefined) return { problem: `there is no API key for ${project}` };
-      return isUsableApiKey(key) ? { key } : { problem: `the API key of ${project} cannot be sent in a header` };
-    } catch {
-      // The error may quote a key.
-      return { problem: `the API key of ${project} could not be read` };
-    }
-  }
 
   async function getJob(job: JobAddress): Promise<GetJobOutcome> {
     const prepared = await prepare(job);
     if (prepared.reason !== undefined) return { kind: 'failed', ...prepared };
     const { mask, ...request } = prepared;
-    const { response, error } = await getOnce(agent, request, getTimeoutMs);
-    if (!response) {
-      const { kind, text } = describeNetworkError(error, mask);
-      return { kind: 'failed', reason: kind === 'timeout' ? 'timeout' : 'network', message: `no response: ${text}` };
-    }
-    return interpretGet(response, error, mask);
+    return interpretGet(await getOnce(agent, request, getTimeoutMs), mask);
   }
 
   async function sendMessage(message: SendMessageRequest): Promise<SendMessageOutcome> {
@@ -131,7 +82,7 @@ export function createAgentJobsClient(options: AgentJobsClientOptions): AgentJob
       const outcome = prepared.reason === 'rejected' ? 'rejected' : 'notSent';
       return { outcome, message: `nothing was sent: ${prepared.message}` };
     }
-    const { mask, path, headers } = prepared;
+    const { origin, path, headers, mask } = prepared;
     const result = await postOnce({
       origin,
       path: `${path}/message`,
@@ -143,19 +94,7 @@ export function createAgentJobsClient(options: AgentJobsClientOptions): AgentJob
       ca,
       mayStart: message.mayStart,
     });
-    const textOf = (error: unknown) => describeNetworkError(error, mask).text;
-    switch (result.kind) {
-      case 'response':
-        return interpretSend(result.response, result.error, mask);
-      case 'notStarted': {
-        const why = result.refused ? 'the final check before the send failed' : textOf(result.error);
-        return { outcome: 'notSent', message: `nothing was sent: ${why}` };
-      }
-      case 'noResponse': {
-        const message = `there was no response, and the message may have been delivered: ${textOf(result.error)}`;
-        return { outcome: 'unknown', message };
-      }
-    }
+    return interpretPost(result, mask);
   }
 
   /** Registers a request for `close` to wait for. */
@@ -175,4 +114,17 @@ export function createAgentJobsClient(options: AgentJobsClientOptions): AgentJob
       await agent.destroy();
     },
   };
+}
+
+function createAgent(connectTimeoutMs: number, ca: string | undefined): Agent {
+  const connect = buildConnector({ timeout: connectTimeoutMs, ...defined({ ca }) });
+  return new Agent({
+    connections: MAX_GET_CONNECTIONS,
+    connect: (target, done) =>
+      connect(target, (...[error, socket]) => (error ? done(error, null) : done(null, skipInterim(socket)))),
+    maxResponseSize: MAX_RESPONSE_BYTES,
+    // The total deadline covers both.
+    headersTimeout: 0,
+    bodyTimeout: 0,
+  });
 }

@@ -1,10 +1,12 @@
 import { defined } from '../common/index.js';
 import type { AgentJob, SendOutcome } from '../contract/index.js';
 import { type GetJobFailureReason, refusalOf, signOf } from '../protocol/index.js';
+import type { PostResult } from './post-once.js';
 import {
   describeNetworkError,
   describeStatus,
   encodingProblem,
+  type GetResult,
   type HttpResponse,
   type ResponseHeaders,
 } from './response.js';
@@ -32,8 +34,12 @@ export interface SendMessageOutcome {
   retryAfterMs?: number;
 }
 
-/** Interprets the response to a GET. `error` says why its body is missing. */
-export function interpretGet(response: HttpResponse, error: unknown, mask: Mask): GetJobOutcome {
+/** Interprets the end of a GET. `error` says why the response or its body is missing. */
+export function interpretGet({ response, error }: GetResult, mask: Mask): GetJobOutcome {
+  if (!response) {
+    const { kind, text } = describeNetworkError(error, mask);
+    return { kind: 'failed', reason: kind === 'timeout' ? 'timeout' : 'network', message: `no response: ${text}` };
+  }
   const { statusCode, headers, body } = response;
   const outcome = signOf(statusCode).read;
   const message = describeStatus(response, mask);
@@ -52,8 +58,25 @@ export function interpretGet(response: HttpResponse, error: unknown, mask: Mask)
   return { kind: 'failed', reason: 'invalid-body', message: `HTTP ${statusCode}, but ${parsed.problem}`, statusCode };
 }
 
+/** Interprets the end of a POST. */
+export function interpretPost(result: PostResult, mask: Mask): SendMessageOutcome {
+  const textOf = (error: unknown) => describeNetworkError(error, mask).text;
+  switch (result.kind) {
+    case 'response':
+      return interpretSend(result.response, result.error, mask);
+    case 'notStarted': {
+      const why = result.refused ? 'the final check before the send failed' : textOf(result.error);
+      return { outcome: 'notSent', message: `nothing was sent: ${why}` };
+    }
+    case 'noResponse': {
+      const message = `there was no response, and the message may have been delivered: ${textOf(result.error)}`;
+      return { outcome: 'unknown', message };
+    }
+  }
+}
+
 /** Interprets the response to a POST. `error` says why its body is missing. */
-export function interpretSend(response: HttpResponse, error: unknown, mask: Mask): SendMessageOutcome {
+function interpretSend(response: HttpResponse, error: unknown, mask: Mask): SendMessageOutcome {
   const { statusCode, headers, body } = response;
   const isRead = body !== undefined && encodingProblem(headers, mask) === undefined;
   const outcome = signOf(statusCode, isRead ? bodyKindOf(body) : 'unread').message;

@@ -81,7 +81,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     name: 'what the service wrote enters the history with the error of the HTTP library',
-    edits: [['src/agent-jobs/agent-jobs-client.ts', `'unknown', message };`, `'unknown', message, ...result };`]],
+    edits: [['src/agent-jobs/outcomes.ts', `'unknown', message };`, `'unknown', message, ...result };`]],
     test: secrets('a parser error shows nothing of what the peer wrote'),
   },
   {
