@@ -18,21 +18,7 @@ type Run = (cli: Cli, ...args: never[]) => Promise<ExitCode | void>;
  * nor any schema.
  */
 export function addCommands(program: Command, cli: Cli): void {
-  /** Returns a function that adds the commands of a module: name and arguments, example, and function. */
-  const adder =
-    <Code>(parent: Command, load: () => Promise<Code>) =>
-    (words: string, example: string, choose: (code: Code) => Run): Command => {
-      const command = parent.command(words);
-      const name = parent === program ? command.name() : `${parent.name()} ${command.name()}`;
-      return command
-        .addHelpText('after', `\nExample:\n  $ ${example.replace('%', `follow-up ${name}`)}`)
-        .action(async (...args: unknown[]) => {
-          const run = choose(await load());
-          cli.exitCode = (await run(cli, ...(args as never[]))) ?? ExitCode.ok;
-        });
-    };
-
-  const dev = adder(program, () => import('./dev.js'));
+  const dev = adder(cli, program, () => import('./dev.js'));
   dev('dev', '% --exit', (code) => code.runDev)
     .description('run everything on this machine: Temporal and its UI, a simulated service, a worker, four follow-ups')
     .option('--exit', 'exit when the follow-ups have ended, without waiting for Ctrl-C')
@@ -42,12 +28,52 @@ export function addCommands(program: Command, cli: Cli): void {
     .option('--port <port>', 'port of Temporal (default: 7233, or a free one if it is taken)')
     .option('--ui-port <port>', 'port of the Temporal UI (default: 8233, or a free one if it is taken)');
 
-  const service = adder(program, () => import('./serve.js'));
+  const service = adder(cli, program, () => import('./serve.js'));
   service('worker', WORKER_EXAMPLE, (code) => code.runWorker).description(
     'run the worker until SIGTERM or Ctrl-C; its settings are environment variables (docs/reference/settings.md)',
   );
 
-  const followUp = adder(program, () => import('./follow-up-commands.js'));
+  addFollowUpCommands(program, cli);
+  addBatchCommands(program, cli);
+  addScheduleCommands(program, cli);
+  addBudgetCommands(program, cli);
+
+  const setup = adder(cli, program, () => import('./setup.js'));
+  setup('setup', 'TEMPORAL_ADDRESS=temporal.example.com:7233 %', (code) => code.setUp).description(
+    'register the search attributes in the namespace; you can repeat it at any time',
+  );
+  const doctor = adder(cli, program, () => import('./doctor.js'));
+  doctor('doctor', '% --project my-project', (code) => code.runDoctor)
+    .description('check the whole installation: settings, service, API keys, server, workers, and what is blocked')
+    .option('--project <project>', 'project whose API key to try')
+    .option('--job <id>', 'job to read; it need not exist')
+    .addHelpText('after', '\nThe exit code is 0 only if there is nothing to do.');
+  service('simulator', '% --port 8080', (code) => code.runSimulator)
+    .description('run a simulated agent job service; ids such as fail-1, slow-1, missing-1 decide how a job behaves')
+    .option('--host <address>', 'address to listen on (default: 127.0.0.1)')
+    .option('--port <port>', 'port to listen on; 0 takes any free one (default: 8080)')
+    .option('--limit <n>', 'messages per project and window (default: 100)')
+    .option('--window <duration>', 'window of the limit (default: 1h)')
+    .option('--turn <duration>', 'how long the agent works on a message (default: 4s)')
+    .option('--seed <number>', 'seed of all randomness (default: 1)')
+    .option('--no-auto-create', 'do not create a job when it is first requested')
+    .option('--ledger-file <file>', 'append every message request to this file, one JSON per line')
+    .option('--options <file>', 'JSON file with more options of the simulator; they override the others');
+
+  finish(program);
+  program
+    .command('completion')
+    .description('print a script that lets the shell complete commands, options and their values')
+    .addArgument(new Argument('<shell>', 'the shell').choices(['bash', 'zsh', 'fish']))
+    .addHelpText('after', COMPLETION_HELP)
+    .action(async (shell: string) => {
+      const { completionScript } = await import('./completion.js');
+      cli.io.stdout.write(completionScript(program, shell));
+    });
+}
+
+function addFollowUpCommands(program: Command, cli: Cli): void {
+  const followUp = adder(cli, program, () => import('./follow-up-commands.js'));
   const send = followUp('send <project> <job> [-]', SEND_EXAMPLE, (code) => code.send).description(
     'send a message to an agent job and wait for its pull request',
   );
@@ -79,9 +105,11 @@ export function addCommands(program: Command, cli: Cli): void {
   followUp('resolve <workflowId>', `% ${EXAMPLE_ID} sent`, (code) => code.resolve)
     .description('decide whether the message of a reconciling follow-up was delivered')
     .addArgument(new Argument('<decision>', 'notSent sends the message again').choices(deliveryDecisions));
+}
 
+function addBatchCommands(program: Command, cli: Cli): void {
   const batches = program.command('batch').description('send messages to many agent jobs, and manage these batches');
-  const batch = adder(batches, () => import('./batch-commands.js'));
+  const batch = adder(cli, batches, () => import('./batch-commands.js'));
   const run = batch('run', `% list.jsonl --id ${EXAMPLE_BATCH} --canary 5`, (code) => code.runBatch)
     .description('send many follow-ups; the whole file is checked before anything is sent')
     .argument('[file]', 'one input as JSON per line, {"projectId":…,"jobId":…,"prompt":…}; - reads stdin')
@@ -105,9 +133,11 @@ export function addCommands(program: Command, cli: Cli): void {
   batch('cancel <batch>', `% ${EXAMPLE_BATCH}`, (code) => code.cancelBatch).description(
     'cancel a batch: nothing more is sent; sent items are reported, and their jobs continue',
   );
+}
 
+function addScheduleCommands(program: Command, cli: Cli): void {
   const schedules = program.command('schedule').description('start batches of follow-ups at set times');
-  const schedule = adder(schedules, () => import('./schedule-commands.js'));
+  const schedule = adder(cli, schedules, () => import('./schedule-commands.js'));
   const overlap = 'what to do if the previous firing still runs (default: skip)';
   const create = schedule('create', CREATE_EXAMPLE, (code) => code.createSchedule)
     .description('start a batch of follow-ups at set times; each firing is a separate batch')
@@ -130,9 +160,11 @@ export function addCommands(program: Command, cli: Cli): void {
     );
     if (name === 'pause') command.option('--note <reason>', 'shown instead of its own note until it is resumed');
   }
+}
 
+function addBudgetCommands(program: Command, cli: Cli): void {
   const budgets = program.command('budget').description('show, change, pause and restore the budget of a project');
-  const budget = adder(budgets, () => import('./budget-commands.js'));
+  const budget = adder(cli, budgets, () => import('./budget-commands.js'));
   budget('list', '% --json', (code) => code.showBudgets).description(
     'list the running budgets of all projects: slots, queue and pauses of those in use',
   );
@@ -170,39 +202,20 @@ export function addCommands(program: Command, cli: Cli): void {
       'restart a budget that is stopped or whose tasks fail; it counts earlier sends itself, and waiting follow-ups continue',
     )
     .option('--assume-full', 'also count all free slots as used, so that nothing is sent for one window');
+}
 
-  const setup = adder(program, () => import('./setup.js'));
-  setup('setup', 'TEMPORAL_ADDRESS=temporal.example.com:7233 %', (code) => code.setUp).description(
-    'register the search attributes in the namespace; you can repeat it at any time',
-  );
-  const doctor = adder(program, () => import('./doctor.js'));
-  doctor('doctor', '% --project my-project', (code) => code.runDoctor)
-    .description('check the whole installation: settings, service, API keys, server, workers, and what is blocked')
-    .option('--project <project>', 'project whose API key to try')
-    .option('--job <id>', 'job to read; it need not exist')
-    .addHelpText('after', '\nThe exit code is 0 only if there is nothing to do.');
-  service('simulator', '% --port 8080', (code) => code.runSimulator)
-    .description('run a simulated agent job service; ids such as fail-1, slow-1, missing-1 decide how a job behaves')
-    .option('--host <address>', 'address to listen on (default: 127.0.0.1)')
-    .option('--port <port>', 'port to listen on; 0 takes any free one (default: 8080)')
-    .option('--limit <n>', 'messages per project and window (default: 100)')
-    .option('--window <duration>', 'window of the limit (default: 1h)')
-    .option('--turn <duration>', 'how long the agent works on a message (default: 4s)')
-    .option('--seed <number>', 'seed of all randomness (default: 1)')
-    .option('--no-auto-create', 'do not create a job when it is first requested')
-    .option('--ledger-file <file>', 'append every message request to this file, one JSON per line')
-    .option('--options <file>', 'JSON file with more options of the simulator; they override the others');
-
-  finish(program);
-  program
-    .command('completion')
-    .description('print a script that lets the shell complete commands, options and their values')
-    .addArgument(new Argument('<shell>', 'the shell').choices(['bash', 'zsh', 'fish']))
-    .addHelpText('after', COMPLETION_HELP)
-    .action(async (shell: string) => {
-      const { completionScript } = await import('./completion.js');
-      cli.io.stdout.write(completionScript(program, shell));
-    });
+/** Returns a function that adds the commands of a module: name and arguments, example, and function. */
+function adder<Code>(cli: Cli, parent: Command, load: () => Promise<Code>) {
+  return (words: string, example: string, choose: (code: Code) => Run): Command => {
+    const command = parent.command(words);
+    const name = parent.parent ? `${parent.name()} ${command.name()}` : command.name();
+    return command
+      .addHelpText('after', `\nExample:\n  $ ${example.replace('%', `follow-up ${name}`)}`)
+      .action(async (...args: unknown[]) => {
+        const run = choose(await load());
+        cli.exitCode = (await run(cli, ...(args as never[]))) ?? ExitCode.ok;
+      });
+  };
 }
 
 const WORKER_EXAMPLE = `AGENT_JOBS_BASE_URL=https://api.example.com \\
