@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { TypedSearchAttributes } from '@temporalio/common';
 import { z } from 'zod';
 import { InvalidInputError, parseStartInput, type StartInput } from '../client/index.js';
-import { type Environment, loadConfig, loadTemporalConfig } from '../config/index.js';
+import { type Environment, loadConfig, loadTemporalConfig, type WorkerConfig } from '../config/index.js';
 import { SearchAttribute } from '../contract/index.js';
 import { type DevServer, type OnProgress, startDevServer, USUAL_PORTS } from '../dev-server/index.js';
 import { isPortFree } from '../node/tcp-ports.js';
@@ -24,6 +24,8 @@ interface DevOptions {
 }
 
 type DevStack = Awaited<ReturnType<typeof startStack>>;
+
+type Ports = Record<'port' | 'uiPort', number | undefined>;
 
 /** Functions that stop the started parts, in the order of their start. */
 type Closers = (() => Promise<unknown>)[];
@@ -88,24 +90,14 @@ const SIMULATED_TURN = { minMs: 1_000, maxMs: 2_500 };
  *
  * @param closers receives a function for each started part
  */
-async function startStack(
-  cli: Cli,
-  ports: Record<'port' | 'uiPort', number | undefined>,
-  closers: Closers,
-  say: OnProgress,
-  signal: AbortSignal,
-) {
+async function startStack(cli: Cli, ports: Ports, closers: Closers, say: OnProgress, signal: AbortSignal) {
   let { env } = cli;
   // Loaded while Temporal starts.
   const modules = Promise.all([import('../worker.js'), import('../worker/logging.js'), cli.bundled]);
   modules.catch(() => undefined);
   let server: DevServer | undefined;
   if (!isTemporalConfigured(env)) {
-    say('starting Temporal');
-    const args = Object.values(SearchAttribute).map(
-      ({ name, type }) => `--search-attribute=${name}=${TypedSearchAttributes.toMetadataType(type)}`,
-    );
-    server = await startDevServer({ env, onProgress: say, signal, ui: true, preferUsualPorts: true, args, ...ports });
+    server = await startTemporal(env, ports, say, signal);
     // A graceful stop would take a second and save nothing, because everything is in memory.
     closers.push(server.kill);
     env = { ...without(env, 'TEMPORAL_'), TEMPORAL_ADDRESS: server.address, TEMPORAL_NAMESPACE: 'default' };
@@ -115,31 +107,20 @@ async function startStack(
     const { startSimulator } = await import('../simulator/index.js');
     const simulator = await startSimulator({ autoCreate: true, turn: SIMULATED_TURN });
     closers.push(() => simulator.close());
-    simulatorUrl = simulator.baseUrl;
-    env = {
-      ...without(env, 'AGENT_JOBS_API_'),
-      AGENT_JOBS_BASE_URL: simulatorUrl,
-      AGENT_JOBS_API_KEY: simulator.apiKey,
-    };
+    const { baseUrl, apiKey } = simulator;
+    simulatorUrl = baseUrl;
+    env = { ...without(env, 'AGENT_JOBS_API_'), AGENT_JOBS_BASE_URL: baseUrl, AGENT_JOBS_API_KEY: apiKey };
   }
   if (cli.bundled) say('bundling the workflows');
   const [{ startWorker }, { createLogger, prettyLine }] = await modules;
   signal.throwIfAborted();
   say('starting the worker');
-  // It logs less than a separate worker, and uses any status port.
-  const FOLLOW_UP_LOG_LEVEL = env['FOLLOW_UP_LOG_LEVEL'] ?? 'error';
-  const config = loadConfig({ ...env, FOLLOW_UP_LOG_LEVEL }, cli.output.stderr.isTTY === true ? 'pretty' : 'json');
-  const { status, temporal } = config;
-  const isTaken = status && !isSet(env, 'FOLLOW_UP_STATUS_ADDRESS') && !(await isPortFree(status.port, status.host));
+  const config = await workerConfig(cli, env);
+  const { logging, temporal } = config;
   // Log lines go above the live display.
-  const write = (line: string) =>
-    cli.output.note((config.logging.format === 'json' ? line : prettyLine(line)).trimEnd());
-  const logger = createLogger(config.logging, isLive(cli.output.stderr) ? { write } : undefined);
-  const worker = await startWorker({
-    config: isTaken ? { ...config, status: { ...status, port: 0 } } : config,
-    logger,
-    signal,
-  });
+  const write = (line: string) => cli.output.note((logging.format === 'json' ? line : prettyLine(line)).trimEnd());
+  const logger = createLogger(logging, isLive(cli.output.stderr) ? { write } : undefined);
+  const worker = await startWorker({ config, logger, signal });
   closers.push(() => worker.shutdown());
   const failed = new AbortController();
   void server?.exited.then(() => failed.abort(new Error(`the Temporal dev server has ended: ${server.lastOutput()}`)));
@@ -158,6 +139,23 @@ async function startStack(
     /** Aborted when a part ends unexpectedly. */
     failed: failed.signal,
   };
+}
+
+async function startTemporal(env: Environment, ports: Ports, say: OnProgress, signal: AbortSignal): Promise<DevServer> {
+  say('starting Temporal');
+  const args = Object.values(SearchAttribute).map(
+    ({ name, type }) => `--search-attribute=${name}=${TypedSearchAttributes.toMetadataType(type)}`,
+  );
+  return startDevServer({ env, onProgress: say, signal, ui: true, preferUsualPorts: true, args, ...ports });
+}
+
+/** The settings of the worker, which logs less than a separate worker, and uses any status port. */
+async function workerConfig({ output }: Cli, env: Environment): Promise<WorkerConfig> {
+  const FOLLOW_UP_LOG_LEVEL = env['FOLLOW_UP_LOG_LEVEL'] ?? 'error';
+  const config = loadConfig({ ...env, FOLLOW_UP_LOG_LEVEL }, output.stderr.isTTY === true ? 'pretty' : 'json');
+  const { status } = config;
+  const isTaken = status && !isSet(env, 'FOLLOW_UP_STATUS_ADDRESS') && !(await isPortFree(status.port, status.host));
+  return isTaken ? { ...config, status: { ...status, port: 0 } } : config;
 }
 
 /** Whether a server is configured, by an address, a profile, a file, or a default file with another address. */
