@@ -1,15 +1,14 @@
 // A simulated agent job service: a real HTTP server with the interface of the real one, for demonstrations, tests and
 // measurements. Its ledger is the ground truth of deliveries.
 import { once, setMaxListeners } from 'node:events';
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import { createServer, type IncomingMessage, type RequestListener, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { buffer } from 'node:stream/consumers';
-import { idSchema } from '../contract/index.js';
 import type { PlannedFault } from './faults.js';
 import type { JobChange, NewJob, ServiceJob } from './jobs.js';
 import { Ledger, type LedgerEntry, maxInAnyWindow } from './ledger.js';
 import { type MessageHook, Service } from './requests.js';
-import { deliver, errorResponse, type SimulatedResponse } from './responses.js';
+import { deliver, errorResponse } from './responses.js';
 import { type SimulatorOptions, type SimulatorUpdate, withDefaults } from './simulator-options.js';
 
 export { type PlannedFault } from './faults.js';
@@ -20,7 +19,6 @@ export { type SimulatorOptions, simulatorOptionsSchema } from './simulator-optio
 
 /** Connections that may wait for accept; Linux caps it at `net.core.somaxconn`, 4,096 by default. */
 const BACKLOG = 4_096;
-const SERVICE_PATH = /^\/v2\/agent\/([^/]+)\/job\/([^/]+?)(\/message)?$/;
 
 export interface Simulator {
   /** Address for clients, such as `http://127.0.0.1:40123`. */
@@ -59,9 +57,7 @@ export async function startSimulator(options: SimulatorOptions = {}, onMessage?:
   // Every waiting request listens to it.
   setMaxListeners(0, closing.signal);
   const service = new Service(settings, ledger, closing.signal, onMessage);
-  const server = createServer((request, response) => {
-    void serve(request, response).catch((error: unknown) => giveUp(request, response, error));
-  });
+  const server = createServer(createHandler(service, closing.signal));
   server.listen({ host: settings.host, port: settings.port, backlog: BACKLOG });
   try {
     await once(server, 'listening');
@@ -103,33 +99,6 @@ export async function startSimulator(options: SimulatorOptions = {}, onMessage?:
     close: () => (closed ??= close()),
   };
 
-  async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const simulated = await respondTo(request, await buffer(request));
-    await deliver(simulated, response, closing.signal);
-    await simulated.afterDelivery?.();
-  }
-
-  async function respondTo({ method, url, headers }: IncomingMessage, body: Buffer): Promise<SimulatedResponse> {
-    // Not a parsed URL, in which ".." would be resolved: an id with it must not reach another job.
-    const [, projectId = '', jobId = '', message] = SERVICE_PATH.exec(url?.split('?')[0] ?? '') ?? [];
-    const areIds = [projectId, jobId].every((id) => idSchema.safeParse(id).success);
-    const { authorization, 'content-type': contentType } = headers;
-    const request = { projectId, jobId, authorization, contentType, body };
-    if (areIds && method === 'GET' && !message) return service.getJob(request);
-    if (areIds && method === 'POST' && message) return service.postMessage(request);
-    return errorResponse(404, 'not found');
-  }
-
-  /** Answers with an error of the simulator itself, such as a full disk, unless the client has disconnected or the simulator is closed. */
-  function giveUp(request: IncomingMessage, response: ServerResponse, error: unknown): void {
-    if (closing.signal.aborted || response.headersSent || !request.complete) {
-      response.destroy();
-      return;
-    }
-    const { status, headers, text } = errorResponse(500, `simulator: ${String(error)}`);
-    response.writeHead(status, headers).end(text);
-  }
-
   async function close(): Promise<void> {
     closing.abort();
     const stopped = new Promise<void>((resolve) => server.close(() => resolve()));
@@ -137,6 +106,28 @@ export async function startSimulator(options: SimulatorOptions = {}, onMessage?:
     await stopped;
     await ledger.close();
   }
+}
+
+/** Answers requests until `closing` aborts. */
+function createHandler(service: Service, closing: AbortSignal): RequestListener {
+  async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const simulated = await service.respondTo(request, await buffer(request));
+    await deliver(simulated, response, closing);
+    await simulated.afterDelivery?.();
+  }
+
+  /** Answers with an error of the simulator itself, such as a full disk, unless the client has disconnected or the simulator is closed. */
+  function giveUp(request: IncomingMessage, response: ServerResponse, error: unknown): void {
+    if (closing.aborted || response.headersSent || !request.complete) {
+      response.destroy();
+      return;
+    }
+    const { status, headers, text } = errorResponse(500, `simulator: ${String(error)}`);
+    response.writeHead(status, headers).end(text);
+  }
+
+  return (request, response) =>
+    void serve(request, response).catch((error: unknown) => giveUp(request, response, error));
 }
 
 /** The address at which a client on this machine reaches a server that listens on `host`. */

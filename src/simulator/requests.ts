@@ -1,5 +1,7 @@
+import type { IncomingMessage } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
+import { idSchema } from '../contract/index.js';
 import { FaultPlan, type PlannedFault } from './faults.js';
 import { JobStore } from './jobs.js';
 import type { Ledger, LedgerEntry } from './ledger.js';
@@ -34,6 +36,7 @@ interface ServiceRequest {
 
 type Decision = { response: SimulatedResponse } & Pick<LedgerEntry, 'countedAtMs' | 'accepted'>;
 
+const SERVICE_PATH = /^\/v2\/agent\/([^/]+)\/job\/([^/]+?)(\/message)?$/;
 const promptSchema = z.looseObject({ prompt: z.string() });
 
 export class Service {
@@ -61,8 +64,20 @@ export class Service {
     return this.#requests.get(`${method} ${projectId}/${jobId}`) ?? 0;
   }
 
+  /** Responds to a request of which the whole body was read. Resolves when the response is due. */
+  async respondTo({ method, url, headers }: IncomingMessage, body: Buffer): Promise<SimulatedResponse> {
+    // Not a parsed URL, in which ".." would be resolved: an id with it must not reach another job.
+    const [, projectId = '', jobId = '', message] = SERVICE_PATH.exec(url?.split('?')[0] ?? '') ?? [];
+    const areIds = [projectId, jobId].every((id) => idSchema.safeParse(id).success);
+    const { authorization, 'content-type': contentType } = headers;
+    const request = { projectId, jobId, authorization, contentType, body };
+    if (areIds && method === 'GET' && !message) return this.#getJob(request);
+    if (areIds && method === 'POST' && message) return this.#postMessage(request);
+    return errorResponse(404, 'not found');
+  }
+
   /** `GET /v2/agent/{projectId}/job/{id}`. Resolves when the response is due. */
-  async getJob(request: ServiceRequest): Promise<SimulatedResponse> {
+  async #getJob(request: ServiceRequest): Promise<SimulatedResponse> {
     this.gets++;
     const { fault, latencyMs } = this.#begin('GET', request);
     const response = this.#read(request, fault);
@@ -81,7 +96,7 @@ export class Service {
   }
 
   /** `POST /v2/agent/{projectId}/job/{id}/message`. Resolves when the response is due, after the ledger has the entry. */
-  async postMessage(request: ServiceRequest): Promise<SimulatedResponse> {
+  async #postMessage(request: ServiceRequest): Promise<SimulatedResponse> {
     const { projectId, jobId } = request;
     const receivedAtMs = Date.now();
     const { fault, latencyMs } = this.#begin('POST', request);
