@@ -30,6 +30,8 @@ export { runUntilSignal, type WorkerService } from './worker/service.js';
 
 const CLOSE_LIMIT_MS = 5_000;
 
+type Closers = (() => Promise<void>)[];
+
 /** Settings of {@link startWorker}. */
 export interface StartWorkerOptions {
   config: WorkerConfig;
@@ -67,14 +69,8 @@ export async function startWorker(options: StartWorkerOptions): Promise<WorkerSe
     throw new ConfigError([{ name: 'runtime', message: 'the worker does not run on Bun: use Node.js' }]);
   }
   for (const warning of config.warnings) logger.warn(warning);
-  const closers: (() => Promise<void>)[] = [];
-  // Resources of a failed worker may never close, and must not keep the others open.
-  const closeAll = async (): Promise<void> => {
-    for (const close of closers.splice(0).reverse()) {
-      const givingUp = sleep(CLOSE_LIMIT_MS, undefined, { ref: false });
-      await Promise.race([close(), givingUp]).catch((error: unknown) => logger.debug({ err: error }, 'Cannot close'));
-    }
-  };
+  const closers: Closers = [];
+  const closeAll = () => closeInReverse(closers, logger);
   const status: WorkerStatus = { readiness: notReady('starting') };
   try {
     const server = config.status && (await startStatusServer(config.status, status));
@@ -120,6 +116,14 @@ export async function startWorker(options: StartWorkerOptions): Promise<WorkerSe
   } catch (error) {
     await closeAll();
     throw error;
+  }
+}
+
+/** Last opened, first closed. Resources of a failed worker may never close, and must not keep the others open. */
+async function closeInReverse(closers: Closers, logger: Logger): Promise<void> {
+  for (const close of closers.splice(0).reverse()) {
+    const givingUp = sleep(CLOSE_LIMIT_MS, undefined, { ref: false });
+    await Promise.race([close(), givingUp]).catch((error: unknown) => logger.debug({ err: error }, 'Cannot close'));
   }
 }
 
