@@ -118,6 +118,16 @@ test('no two files of src share a name, other than index.ts', () => {
   expect([...new Set(shared)]).toEqual(['index.ts']);
 });
 
+const nested = (depth: number): string => (depth === 0 ? 'console;' : `if (Date) { ${nested(depth - 1)} }`);
+test.each([
+  ['a file of 351 lines', 'max-lines', (more: number) => '\n'.repeat(349 + more) + 'export {};'],
+  ['a function of 61 lines', 'max-lines-per-function', (more: number) => `function f() {${'\n'.repeat(59 + more)}}`],
+  ['a block five deep', 'max-depth', (more: number) => nested(4 + more)],
+])('%s is reported in src, but not a smaller one', async (_what, rule, codeOf) => {
+  expect(await rulesBrokenBy(codeOf(1), 'src/worker.ts')).toContain(rule);
+  expect(await rulesBrokenBy(codeOf(0), 'src/worker.ts')).not.toContain(rule);
+});
+
 const floating = 'export async function f(): Promise<void> { await Promise.resolve(); }\nf();';
 test.each([
   ['a promise that nobody awaits', floating, '@typescript-eslint/no-floating-promises'],
