@@ -6,7 +6,7 @@ import {
   describeNetworkError,
   describeStatus,
   encodingProblem,
-  type GetResult,
+  type getOnce,
   type HttpResponse,
   type ResponseHeaders,
 } from './response.js';
@@ -35,7 +35,7 @@ export interface SendMessageOutcome {
 }
 
 /** Interprets the end of a GET. `error` says why the response or its body is missing. */
-export function interpretGet({ response, error }: GetResult, mask: Mask): GetJobOutcome {
+export function interpretGet({ response, error }: Awaited<ReturnType<typeof getOnce>>, mask: Mask): GetJobOutcome {
   if (!response) {
     const { kind, text } = describeNetworkError(error, mask);
     return { kind: 'failed', reason: kind === 'timeout' ? 'timeout' : 'network', message: `no response: ${text}` };

@@ -52,22 +52,17 @@ export async function withinDeadline(deadlineMs: number, exchange: Promise<unkno
   }
 }
 
-/** `error` says why the response or its body is missing. */
-export interface GetResult {
-  response?: HttpResponse;
-  error: unknown;
-}
-
 /**
  * Sends one GET through an agent, without redirects or retries: the caller polls. Never throws.
  *
  * @param deadlineMs for everything: waiting for a connection, connecting, TLS, and reading the response
+ * @returns a response (`error` says why its body is missing), or none
  */
 export async function getOnce(
   agent: Agent,
   request: { origin: string; path: string; headers: Record<string, string> },
   deadlineMs: number,
-): Promise<GetResult> {
+): Promise<{ response?: HttpResponse; error: unknown }> {
   const abort = new AbortController();
   const attempt: { response?: HttpResponse } = {};
   const response = agent.request({ ...request, method: 'GET', signal: abort.signal });
