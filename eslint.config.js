@@ -168,11 +168,6 @@ export default tseslint.config(
     rules: { 'max-lines': ['error', 350], 'max-lines-per-function': ['error', 60], 'max-depth': ['error', 4] },
   },
   {
-    // Only until both are divided.
-    files: ['src/budget/budget.ts', 'src/follow-up/flow.ts'],
-    rules: { 'max-lines': 'off', 'max-lines-per-function': 'off' },
-  },
-  {
     files: ['src/config/**'],
     rules: { 'no-restricted-syntax': restrictSyntax(style) },
   },

@@ -6,7 +6,7 @@ import { Failed, jobNotFound, unsent } from './failed.js';
 import { grantName, type SlotResult } from './port.js';
 import type { StepContext } from './step-context.js';
 import { LONGEST_BACKOFF_MS } from './waits.js';
-import { watchJob } from './watch-job.js';
+import { watchUntil } from './watch-until.js';
 
 /** The end of a wait: a grant, or the budget's record of an earlier send. */
 export interface Slot {
@@ -208,7 +208,7 @@ export class SlotWait {
     const { patienceEndsMs: deadlineMs } = waits;
     const isOver = () => this.#signalledReply?.kind === 'granted';
     const goal = { until: 'rest', baseline: { job: {}, readByMs: 0 }, arrivedByMs: 0, runId: port.runId } as const;
-    const end = await watchJob(this.context, { ...goal, deadlineMs, standing: standingOf(waitReason), isOver });
+    const end = await watchUntil(this.context, { ...goal, deadlineMs, standing: standingOf(waitReason), isOver });
     if (end?.kind === 'notFound') throw jobNotFound(end.message, doubt.delivered());
     if (end?.kind === 'deadline') await waits.pause(LONGEST_BACKOFF_MS);
     return end?.kind !== 'rest' || end.observation.polls > 1;

@@ -4,7 +4,7 @@ import { isAtWork } from '../protocol/index.js';
 import type { Delivery } from './deliver.js';
 import { Failed } from './failed.js';
 import type { StepContext } from './step-context.js';
-import { watchJob } from './watch-job.js';
+import { watchUntil } from './watch-until.js';
 
 /** The step that finds out whether the message was delivered. */
 export class Reconciliation {
@@ -48,7 +48,7 @@ export class Reconciliation {
     const goal = { until: 'evidence', baseline, arrivedByMs, runId, deadlineMs } as const;
     const isOver = () => waits.decision !== undefined;
     this.#isDecisionDue = true;
-    const end = await watchJob(this.context, { ...goal, standing: { state: 'reconciling' }, isOver });
+    const end = await watchUntil(this.context, { ...goal, standing: { state: 'reconciling' }, isOver });
     this.#isDecisionDue = false;
     if (end?.kind === 'foreign') return 'foreign';
     const { decision } = waits;

@@ -4,7 +4,7 @@ import type { Delivery } from './deliver.js';
 import { Failed, jobNotFound } from './failed.js';
 import { isLinkNew } from './judge.js';
 import type { StepContext } from './step-context.js';
-import { watchJob } from './watch-job.js';
+import { watchUntil } from './watch-until.js';
 
 /**
  * Watches the job until the message's turn ends. Returns `foreign` if another run has the turn.
@@ -19,7 +19,7 @@ export async function watchTurn(context: StepContext, delivered: Delivery): Prom
   const sentAt = iso(sentAtMs);
   Object.assign(display.facts, { delivery, sentAt, waitsUntil: iso(deadlineMs) });
   const goal = { until: 'end', baseline, arrivedByMs, runId, deadlineMs } as const;
-  const end = await watchJob(context, { ...goal, standing: { state: 'polling' }, observedActive });
+  const end = await watchUntil(context, { ...goal, standing: { state: 'polling' }, observedActive });
   if (end?.kind === 'ended') {
     const { job, observation } = end;
     display.noteJob(job, true);

@@ -14,7 +14,7 @@ interface Watch extends Pick<WatchRequest, 'until' | 'baseline' | 'arrivedByMs' 
 }
 
 /** Watches the job until an end. Returns `undefined` after a cancel or when `isOver()`. */
-export async function watchJob(
+export async function watchUntil(
   { settings, port, display, waits }: StepContext,
   { standing, isOver = () => false, observedActive = false, ...goal }: Watch,
 ): Promise<WatchResult | undefined> {
