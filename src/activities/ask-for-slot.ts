@@ -26,8 +26,8 @@ export function createAskForSlot(dependencies: ActivityDependencies) {
   return async function askForSlot(request: SlotRequest): Promise<SlotResult> {
     const { projectId, jobId, whenActive } = request;
     const { workflowId, runId } = ownRun();
-    const isTakenOver = request.runId !== runId;
-    const isInDoubt = request.isInDoubt || isTakenOver;
+    const isOfAnotherRun = request.runId !== runId;
+    const isInDoubt = request.isInDoubt || isOfAnotherRun;
     const read = toRead(await agentJobs.getJob({ projectId, jobId }));
     if (read.kind === 'notFound') return read;
     if (read.kind === 'failed' && !read.refused) {
@@ -40,7 +40,7 @@ export function createAskForSlot(dependencies: ActivityDependencies) {
     if (isArchived && !isInDoubt) return { kind: 'archived', job: knownFields(job) };
     const isBusy = job !== undefined && reasonAgainst(job, whenActive) !== undefined;
     const jobIs = job && whenActive === 'wait' && ({ jobIs: isBusy ? 'at-work' : 'at-rest' } as const);
-    const mayHaveSent = request.ask.mayHaveSent || isTakenOver;
+    const mayHaveSent = request.ask.mayHaveSent || isOfAnotherRun;
     const own = { workflowId, runId, leaseMs, drainMs, maxLimit };
     const refused = read.kind === 'failed' && read.refused;
     const reply = await ask(dependencies, projectId, { ...request.ask, mayHaveSent, ...own, ...jobIs, ...refused });
@@ -73,8 +73,8 @@ async function ask(dependencies: ActivityDependencies, projectId: string, reques
 }
 
 /**
- * Whether a run had closed before it was granted the send, so that it cannot have used the grant. Only a budget with a
- * complete memory can rule out an earlier grant of the same send.
+ * Whether a run had closed before it was granted the send, so that it cannot have used the grant. Without `grantedTo`,
+ * the budget may have forgotten an earlier grant of the same send.
  */
 async function wasNeverUsed(
   { budgets, marginMs }: ActivityDependencies,

@@ -42,18 +42,18 @@ export function createBudgets(
   client: Client,
   { taskQueue, settings }: { taskQueue: string; settings: BudgetSettings },
 ) {
-  const inTurn = createTurns();
+  const oneAtATime = createCallQueues();
 
   return {
     /**
-     * Asks a project's budget for a slot. Starts the budget if it never existed.
+     * Asks a project's budget for a slot. Starts a budget if Temporal keeps none of the project.
      *
      * @throws BudgetStoppedError if its last run is closed; the client's error if it does not reply
      */
     async ask(projectId: string, ask: Ask): Promise<AskReply> {
       const { cancellationSignal } = Context.current();
       // The server accepts ten concurrent updates of a workflow. This worker makes one at a time for each project.
-      return inTurn(projectId, () => {
+      return oneAtATime(projectId, () => {
         cancellationSignal.throwIfAborted();
         return askOnce(client, { projectId, taskQueue, settings }, ask);
       });
@@ -69,7 +69,7 @@ export function createBudgets(
       const query = () => withDeadline(client, () => budget.query(wasDeliveredQuery, asker));
       for (const startedMs = performance.now(); ;) {
         try {
-          return (await inTurn(projectId, () => ifFound(query))) ?? 'no';
+          return (await oneAtATime(projectId, () => ifFound(query))) ?? 'no';
         } catch (error) {
           if (performance.now() - startedMs > ASK_AGAIN_FOR_MS) throw error;
           await sleep(ASK_AGAIN_EVERY_MS);
@@ -77,7 +77,7 @@ export function createBudgets(
       }
     },
 
-    /** Signals an event to a project's budget, which can miss it if it does not run. */
+    /** Signals a report to a project's budget, which can miss it if it does not run. */
     async report(projectId: string, report: FollowUpReport): Promise<void> {
       const budget = client.workflow.getHandle(projectBudgetWorkflowId(projectId));
       await ifFound(() => withDeadline(client, () => budget.signal(reportSignal, report)));
@@ -112,30 +112,31 @@ function withDeadline<T>(client: Client, call: () => Promise<T>): Promise<T> {
 
 /**
  * Makes the calls to each budget one after the other. While a budget is silent, one call at a time finds out whether it
- * replies again, and the others fail at once: those who wait would fill the worker's slots, which all projects share.
+ * replies again, and the others fail at once: those who wait would fill the worker's activity slots, which all projects share.
  */
-function createTurns(): <T>(key: string, call: () => Promise<T>) => Promise<T> {
-  const lines = new Map<string, { isSilent: boolean; isUnderWay: boolean; waiting: ((go: boolean) => void)[] }>();
+function createCallQueues(): <T>(key: string, call: () => Promise<T>) => Promise<T> {
+  const queues = new Map<string, { isSilent: boolean; isUnderWay: boolean; waiting: ((go: boolean) => void)[] }>();
   return async (key, call) => {
-    const line = lines.get(key) ?? { isSilent: false, isUnderWay: false, waiting: [] };
-    lines.set(key, line);
-    const mayGo = !line.isUnderWay || (!line.isSilent && (await new Promise<boolean>((go) => line.waiting.push(go))));
-    if (!mayGo) throw new Error('another ask waits for its reply');
-    line.isUnderWay = true;
+    const queue = queues.get(key) ?? { isSilent: false, isUnderWay: false, waiting: [] };
+    queues.set(key, queue);
+    const mayGo =
+      !queue.isUnderWay || (!queue.isSilent && (await new Promise<boolean>((go) => queue.waiting.push(go))));
+    if (!mayGo) throw new Error('another call waits for its reply');
+    queue.isUnderWay = true;
     const silence = setTimeout(() => {
-      line.isSilent = true;
-      for (const go of line.waiting.splice(0)) go(false);
+      queue.isSilent = true;
+      for (const go of queue.waiting.splice(0)) go(false);
     }, SILENT_AFTER_MS);
     try {
       const reply = await call();
-      line.isSilent = false;
+      queue.isSilent = false;
       return reply;
     } finally {
       clearTimeout(silence);
-      const next = line.waiting.shift();
+      const next = queue.waiting.shift();
       if (next) next(true);
-      else line.isUnderWay = false;
-      if (!line.isUnderWay && !line.isSilent) lines.delete(key);
+      else queue.isUnderWay = false;
+      if (!queue.isUnderWay && !queue.isSilent) queues.delete(key);
     }
   };
 }

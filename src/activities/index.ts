@@ -33,7 +33,7 @@ export function createActivities(dependencies: ActivityDependencies) {
 
     sendMessage: createSendMessage(dependencies),
 
-    /** Signals an event to the project's budget. */
+    /** Signals a report to the project's budget. */
     async reportToBudget({ projectId, report }: { projectId: string; report: FollowUpReport }): Promise<void> {
       // A reset run must not return its predecessor's grant, which may have been used.
       const isForeign = report.runId !== ownRun().runId;

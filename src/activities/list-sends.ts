@@ -43,7 +43,7 @@ export async function listSends(
     found.push({ send: defined({ workflowId: each.workflowId, isRunning, isWaiting, sentAtMs }), closedAtMs });
   }
   const all = found.sort((a, b) => a.closedAtMs - b.closedAtMs).map(({ send }) => send);
-  const isSince = ({ isWaiting, sentAtMs = isWaiting ? 0 : Infinity }: ListedSend) => sentAtMs >= sinceMs;
+  const isSince = ({ isWaiting, sentAtMs }: ListedSend) => (sentAtMs ?? (isWaiting ? 0 : Infinity)) >= sinceMs;
   const others = all.slice(0, -MAX_LISTED).filter(isSince).length;
   return { sends: all.slice(-MAX_LISTED), others };
 }

@@ -65,7 +65,7 @@ export function interpretPost(result: PostResult, mask: Mask): SendMessageOutcom
     case 'response':
       return interpretSend(result.response, result.error, mask);
     case 'notStarted': {
-      const why = result.refused ? 'the final check before the send failed' : textOf(result.error);
+      const why = result.isVetoed ? 'the final check before the send failed' : textOf(result.error);
       return { outcome: 'notSent', message: `nothing was sent: ${why}` };
     }
     case 'noResponse': {

@@ -19,20 +19,20 @@ export interface PostRequest {
 }
 
 export type PostResult =
-  /** Certainly no byte of the request was written. `refused`: by `mayStart`. */
-  | { kind: 'notStarted'; refused: boolean; error: unknown }
+  /** Certainly no byte of the request was written. `isVetoed`: by `mayStart`. */
+  | { kind: 'notStarted'; isVetoed: boolean; error: unknown }
   /** It started without a response: it may or may not have been delivered. */
   | { kind: 'noResponse'; error: unknown }
   /** A final status line arrived. `error` says why its body is missing. */
   | { kind: 'response'; response: HttpResponse; error: unknown };
 
-class RefusedError extends Error {
-  override name = 'RefusedError' as const;
+class VetoedError extends Error {
+  override name = 'VetoedError' as const;
 }
 
 interface Attempt {
   started: boolean;
-  refused: boolean;
+  isVetoed: boolean;
   over: boolean;
   response?: HttpResponse;
 }
@@ -45,7 +45,7 @@ interface Attempt {
  * same tick, and a request aborted there writes nothing.
  */
 export async function postOnce(request: PostRequest): Promise<PostResult> {
-  const attempt: Attempt = { started: false, refused: false, over: false };
+  const attempt: Attempt = { started: false, isVetoed: false, over: false };
   const connection = createSingleConnection({ connectTimeoutMs: request.connectTimeoutMs, ca: request.ca });
   const client = new Client(request.origin, {
     connect: connection.connect,
@@ -65,7 +65,7 @@ export async function postOnce(request: PostRequest): Promise<PostResult> {
 
   if (attempt.response) return { kind: 'response', response: attempt.response, error };
   if (attempt.started) return { kind: 'noResponse', error };
-  return { kind: 'notStarted', refused: attempt.refused, error };
+  return { kind: 'notStarted', isVetoed: attempt.isVetoed, error };
 }
 
 /** Records that this request starts, or prevents its start. */
@@ -74,8 +74,8 @@ function startCheck(request: PostRequest, attempt: Attempt): Dispatcher.Dispatch
     dispatch(options, {
       onRequestStart(controller, context) {
         if (attempt.over || attempt.started || !mayStart(request)) {
-          attempt.refused = true;
-          controller.abort(new RefusedError());
+          attempt.isVetoed = true;
+          controller.abort(new VetoedError());
           return;
         }
         attempt.started = true;

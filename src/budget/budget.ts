@@ -22,7 +22,6 @@ import {
   type LineCapacity,
   lineOf,
   turnAway,
-  waiterOf,
 } from './line.js';
 import { changesMs } from './pace.js';
 import { learnFromOutcome, learnFromRead, resume } from './pauses.js';
@@ -31,7 +30,7 @@ import { claimGrant, recall, recordNotSent, recordOutcome } from './sends.js';
 import { expireSlots, keepSlot, lengthenWindow, slotEnds, spendSlot } from './slots.js';
 import { type BudgetState, isSameSend, latestSendOf } from './state.js';
 import { take } from './take.js';
-import { blockingOwners, claimTurn, closeTurn, endTurn, expireTurns, ownersToCheck } from './turns.js';
+import { blockingOwners, closeTurn, endTurn, expireTurns, giveForgottenTurn, ownersToCheck } from './turns.js';
 import { newReasons, waitingReply } from './waiting.js';
 
 /** A signal to a follow-up. Without a reply it is a wake-up: if that fails, the follow-up does not run. */
@@ -69,8 +68,8 @@ export class Budget {
     const recalled = recall(state, ask);
     if (recalled) return recalled;
     forgetTurnedAway(state, workflowId);
-    const full = enterLine(state, this.capacity, ask, nowMs);
-    learnFromRead(state, ask, nowMs);
+    const { waiter, full } = enterLine(state, this.capacity, ask, nowMs);
+    learnFromRead(state, waiter, ask, nowMs);
     const grants = this.advance(nowMs);
     // The reply replaces a pending signal.
     this.#signals = this.#signals.filter((signal) => signal.workflowId !== workflowId || !signal.reply);
@@ -81,8 +80,7 @@ export class Budget {
       if (full.reason === 'job-busy') turnAway(state, ask);
       return full;
     }
-    const waiter = waiterOf(state, workflowId);
-    return waiter ? waitingReply(state, waiter, lineOf(state, nowMs), nowMs) : { kind: 'ended' };
+    return waitingReply(state, waiter, lineOf(state, nowMs), nowMs);
   }
 
   receive(nowMs: number, report: FollowUpReport): void {
@@ -110,20 +108,20 @@ export class Budget {
       if (grant)
         spendSlot(state, grant, outcome === 'unknown' ? grant.overAtMs : Math.min(atMs, grant.overAtMs), outcome);
       // Granted by an earlier budget, or by a part of this one's past that a reset undid.
-      else if (isNew) this.#receiveUnknownSend(nowMs, report, atMs);
-      else keepSlot(state, report);
+      else if (isNew) this.#receiveForgottenSend(nowMs, report, atMs);
+      else keepSlot(state, report, outcome);
     }
-    if (isFirstReport) learnFromOutcome(state, report, latest, nowMs);
-    else if (isNew && isLatest) learnFromOutcome(state, report, undefined, nowMs);
+    if (isFirstReport || (isNew && isLatest))
+      learnFromOutcome(state, report, isFirstReport ? latest : undefined, nowMs);
   }
 
-  #receiveUnknownSend(nowMs: number, report: OutcomeReport, atMs: number): void {
+  #receiveForgottenSend(nowMs: number, report: OutcomeReport, atMs: number): void {
     const { workflowId, outcome } = report;
     const { state } = this;
     // It is not known how long the bytes may still arrive, so the latest worker's drain applies.
     const sentByMs = outcome === 'unknown' ? Math.max(atMs, nowMs + state.drainMs) : atMs;
     bookSend(state, report, outcome, { atMs: sentByMs });
-    if (mayHaveArrived(outcome)) claimTurn(state, workflowId, atMs);
+    if (mayHaveArrived(outcome)) giveForgottenTurn(state, workflowId, atMs);
   }
 
   #receiveEnd(nowMs: number, report: EndReport): void {
@@ -158,14 +156,14 @@ export class Budget {
   /** See {@link book}. */
   book(nowMs: number, sends: readonly ListedSend[], more: Parameters<typeof book>[2] = {}): void {
     this.#expire(nowMs);
-    this.#callUp(book(this.state, sends, more, nowMs));
+    this.#wakeAll(book(this.state, sends, more, nowMs));
   }
 
   /** Wakes follow-ups without a place in line, which may have had one in an earlier budget. */
   wake(workflowIds: readonly string[]): void {
     const notified = new Set([...this.state.waiters, ...this.#signals].map(({ workflowId }) => workflowId));
-    // All: those that had a place ask again by themselves only after hours.
-    this.#callUp(workflowIds.filter((workflowId) => !notified.has(workflowId)));
+    // Wakes all of them, because those that had a place ask again by themselves only after hours.
+    this.#wakeAll(workflowIds.filter((workflowId) => !notified.has(workflowId)));
   }
 
   /** Changes settings. Slots in use above a new limit stay in use until they expire. */
@@ -205,13 +203,13 @@ export class Budget {
     const grants = [];
     for (let grant = grantNext(state, nowMs); grant; grant = grantNext(state, nowMs)) grants.push(grant);
     this.#signals.push(...grants);
-    this.#callUp(ownersToCheck(state, nowMs));
-    this.#callUp(callBack(state, this.capacity, nowMs));
+    this.#wakeAll(ownersToCheck(state, nowMs));
+    this.#wakeAll(callBack(state, this.capacity, nowMs));
     this.#signals.push(...newReasons(state, nowMs));
     return grants;
   }
 
-  #callUp(workflowIds: readonly string[]): void {
+  #wakeAll(workflowIds: readonly string[]): void {
     this.#signals.push(...workflowIds.map((workflowId) => ({ workflowId })));
   }
 
@@ -227,14 +225,14 @@ export class Budget {
     const { waiters, grants, turns, operatorPause, pace, checkOwnersAtMs } = state;
     // For people and metrics, the end of a pause is news even if nobody waits.
     const pauseEndsMs = [operatorPause?.untilMs ?? Infinity, pace.pause?.untilMs ?? Infinity];
-    const ofWaiters = () => [
+    const waiterTimes = () => [
       ...changesMs(pace),
       ...slotEnds(state),
       ...grants.flatMap(({ grantedAtMs, leaseMs, overAtMs }) => [grantedAtMs + leaseMs, overAtMs]),
       ...waiters.flatMap((waiter) => [turns[waiter.job]?.untilMs ?? Infinity, delayedUntilMs(waiter)]),
       blockingOwners(state).length > 0 ? checkOwnersAtMs : Infinity,
     ];
-    const times = [...pauseEndsMs, ...(waiters.length > 0 ? ofWaiters() : [])];
+    const times = [...pauseEndsMs, ...(waiters.length > 0 ? waiterTimes() : [])];
     const next = times.reduce((first, ms) => (ms > nowMs && ms < first ? ms : first), Infinity);
     return Number.isFinite(next) ? next : undefined;
   }

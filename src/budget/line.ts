@@ -43,19 +43,23 @@ export function lineOf(state: BudgetState, nowMs: number): Waiter[] {
 }
 
 /**
- * Puts a follow-up in line. Returns `full` if it has no place: it then leaves again unless it is granted a send at once,
+ * Puts a follow-up in line. Also returns `full` if it has no place: it then leaves again unless it is granted a send at once,
  * because waiters for a job or another lane do not block a free slot.
  */
-export function enterLine(state: BudgetState, capacity: LineCapacity, ask: Ask, nowMs: number): Full | undefined {
+export function enterLine(
+  state: BudgetState,
+  capacity: LineCapacity,
+  ask: Ask,
+  nowMs: number,
+): { waiter: Waiter; full?: Full | undefined } {
   const { workflowId, runId, sendNumber, lane, leaseMs, drainMs, messageTag, startedAtMs, jobIs } = ask;
   const current = { runId, sendNumber, lane, leaseMs, drainMs, messageTag, startedAtMs };
-  const waiter = waiterOf(state, workflowId);
+  const known = waiterOf(state, workflowId);
   const job = jobKey(workflowId);
   if (jobIs === 'at-rest') forgetWork(state, job);
-  if (waiter) {
+  if (known) {
     // A late copy of an ask must not make it one that watches, because nobody may receive the reply.
-    Object.assign(waiter, current);
-    return undefined;
+    return { waiter: Object.assign(known, current) };
   }
   const hasToWait = hasOtherTurn(state, { workflowId, job });
   // Another follow-up reports the end of its turn, so nobody need watch for it.
@@ -63,9 +67,10 @@ export function enterLine(state: BudgetState, capacity: LineCapacity, ask: Ask, 
   const full = placeFor(state, capacity, { ...ask, job, isBusy: isJobAtWork || hasToWait }, nowMs);
   const { refusals } = latestSendOf(state, workflowId) ?? {};
   const more = { ...(isJobAtWork && { isJobAtWork }), ...(refusals && { refusals }) };
-  state.waiters.push({ workflowId, job, ...current, lastReason: 'slot', ...more });
+  const waiter: Waiter = { workflowId, job, ...current, lastReason: 'slot', ...more };
+  state.waiters.push(waiter);
   sortLine(state);
-  return full && { kind: 'full', runId, sendNumber, ...full };
+  return { waiter, full: full && { kind: 'full', runId, sendNumber, ...full } };
 }
 
 /** Why there is no place in line, and when to ask again; `undefined` if there is one. */
@@ -76,7 +81,7 @@ function placeFor(
   nowMs: number,
 ): Pick<Full, 'reason' | 'retryMs'> | undefined {
   const { waiters, turns, turnedAway } = state;
-  // A follow-up that had a place or has the turn always gets one: others may wait for that turn.
+  // A follow-up that was granted a send or has the turn always gets one: others may wait for that turn.
   if (latestSendOf(state, workflowId) || turns[job]?.owner === workflowId) return undefined;
   const jobLine = jobLineOf({ job, lane });
   // Those who started before and found no place keep theirs.
@@ -103,12 +108,12 @@ export function leaveLine(
   state.waiters = state.waiters.filter((each) => !leaves(each));
 }
 
-/** The job rests, or a follow-up will report the end of its turn. */
+/** Notes that nobody need watch the job: it rests, or a follow-up will report the end of its turn. */
 export function forgetWork({ waiters }: BudgetState, job: string): void {
   for (const waiter of waiters) if (waiter.job === job) delete waiter.isJobAtWork;
 }
 
-/** At the position of its start, but behind whoever started while the service refused it and accepted others. */
+/** Sorts by start, but puts a message that was refused alone behind those that started in the meantime. */
 export function sortLine({ waiters }: BudgetState): void {
   const sortMs = (waiter: Waiter) =>
     Math.max(waiter.startedAtMs, waiter.refusals?.isAlone ? delayedUntilMs(waiter) : 0);
@@ -146,7 +151,7 @@ type InJobLine = Pick<Waiter, 'job' | 'lane'>;
 /** Those of one job and lane wait for each other. */
 const jobLineOf = ({ job, lane }: InJobLine): string => `${lane} ${job}`;
 
-/** Whether a follow-up without a place keeps its turn before later ones: until it had the time to come back. */
+/** Whether a follow-up without a place keeps its place before later ones: until it had the time to come back. */
 function isExpected({ calledAtMs }: TurnedAway, nowMs: number): boolean {
   return calledAtMs === undefined || nowMs - calledAtMs < JOB_LINE_RETRY_MS;
 }

@@ -3,7 +3,7 @@ import type { Budget, FollowUpSignal } from './budget.js';
 import { assumeFull, type ListedSend } from './counting.js';
 
 export interface RecentSends {
-  /** In the order of their ends; running ones come last. */
+  /** Waiting ones first, then closed ones in the order of their ends, then running ones. */
   sends: ListedSend[];
   /** Number of further sends, which ended earlier. */
   others: number;
@@ -30,7 +30,7 @@ export interface BudgetPort {
   listRecentSends(query: { sinceMs: number }): Promise<RecentSends>;
   /** Whether a reset started this run after the run `runId` counted. Replays return the original result. */
   wasResetSince(runId: string): boolean;
-  /** Whether the run has so many events that the next should begin. */
+  /** Whether the next run should begin: this one has many events, or belongs to an old version of the worker. */
   isLong(): boolean;
   /** Whether the next run must begin, even while this one counts. */
   isTooLong(): boolean;
@@ -45,7 +45,7 @@ export interface BudgetPort {
 export class BudgetLoop {
   #isChanged = true;
   #signalsUnderWay = 0;
-  /** The run that last counted unknown sends, or did not need to. */
+  /** The run up to which the budget knows every grant. */
   #countedIn: string;
   #isResetNoted = false;
 
@@ -77,13 +77,15 @@ export class BudgetLoop {
    */
   async run(isToAssumeFull: boolean): Promise<void> {
     const { budget, port } = this;
-    for (let isFull = isToAssumeFull; ; isFull = false) {
+    let mustAssumeFull = isToAssumeFull;
+    for (;;) {
       await port.allAnswered();
       this.#noteReset();
       if (this.#mayEnd()) return;
       this.#isChanged = false;
       if (budget.state.isCounting) await this.#count();
-      if (isFull) assumeFull(budget.state, port.nowMs());
+      if (mustAssumeFull) assumeFull(budget.state, port.nowMs());
+      mustAssumeFull = false;
       budget.advance(port.nowMs());
       for (const signal of budget.flushSignals()) void this.#signal(signal);
       port.show();
@@ -106,7 +108,7 @@ export class BudgetLoop {
     this.#signalsUnderWay -= 1;
   }
 
-  /** The grants of a reset run after the reset point are forgotten. */
+  /** Counts again after a reset: the grants since the reset point are forgotten. */
   #noteReset(): void {
     if (this.#isResetNoted || !this.port.wasResetSince(this.#countedIn)) return;
     this.#isResetNoted = true;
@@ -115,7 +117,7 @@ export class BudgetLoop {
   }
 
   async #count(): Promise<void> {
-    const found = await this.#findUnknownSends();
+    const found = await this.#findForgottenSends();
     await this.port.allAnswered();
     if (!found) return;
     const { waiting, sent } = found;
@@ -133,7 +135,7 @@ export class BudgetLoop {
    * @returns those sends, and follow-ups that may wait for an earlier budget's reply; `undefined` if the next run has
    *   to begin first
    */
-  async #findUnknownSends(): Promise<{ sent: RecentSends; waiting: string[] } | undefined> {
+  async #findForgottenSends(): Promise<{ sent: RecentSends; waiting: string[] } | undefined> {
     const { budget, port } = this;
     const isTooLong = () => port.isTooLong();
     // Without a result, the run would continue until the server accepts no more asks and updates.

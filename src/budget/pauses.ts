@@ -49,10 +49,9 @@ export function resume(state: BudgetState, nowMs: number): void {
 }
 
 /** Draws conclusions from a read of the job that the service refused before the ask. */
-export function learnFromRead(state: BudgetState, ask: Ask, nowMs: number): void {
+export function learnFromRead(state: BudgetState, waiter: Waiter, ask: Ask, nowMs: number): void {
   const { refusal } = ask;
-  const waiter = waiterOf(state, ask.workflowId);
-  if (!refusal || !waiter || isJustRefused(waiter, nowMs)) return;
+  if (!refusal || isJustRefused(waiter, nowMs)) return;
   const { pace } = state;
   // A probe decides about a pause that has already begun.
   const { pause } = pace;

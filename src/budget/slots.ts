@@ -44,14 +44,14 @@ export function returnSlot(state: BudgetState, send: SendId): void {
   Reflect.deleteProperty(state.unreported, sendKey(send));
 }
 
-/** Notes that a send was made whose lease is over: no later report returns its slot. */
-export function keepSlot(state: BudgetState, send: SendId): void {
+/** Notes that a send was made that was over before its report: no later report returns its slot. */
+export function keepSlot(state: BudgetState, send: SendId, outcome: SendOutcome): void {
   const fromMs = state.unreported[sendKey(send)];
   returnSlot(state, send);
-  if (fromMs !== undefined) state.spent.push(fromMs);
+  if (fromMs !== undefined) useSlot(state, fromMs, outcome);
 }
 
-/** Ends leases, and frees slots whose window is over. */
+/** Ends grants whose sends are over, and frees slots whose window is over. */
 export function expireSlots(state: BudgetState, nowMs: number): void {
   const { windowMs, marginMs } = state.settings;
   for (const grant of state.grants) if (grant.overAtMs <= nowMs) state.unreported[sendKey(grant)] = grant.overAtMs;
@@ -95,7 +95,7 @@ export function slotEnds(state: BudgetState): number[] {
   return startsMs.map((startMs) => startMs + slotMs).sort((a, b) => a - b);
 }
 
-/** When `index` slots and one more are free; `undefined` if that is not known. */
+/** When slot `index`, from 0, is free for a lane; `undefined` if that is not known. */
 export function slotAtMs(state: BudgetState, nowMs: number, index: number, lane: Lane): number | undefined {
   const free = freeSlots(state, lane);
   return index < free ? nowMs : slotEnds(state)[index - free];

@@ -79,7 +79,7 @@ export interface LatestSend {
 export interface Turn {
   /** Workflow id of the follow-up that has the turn. */
   owner?: string;
-  /** Its run that returned to the turn: a late report of an earlier run does not end the turn. */
+  /** The run that took the turn back. An end report of any other run does not end the turn. */
   runId?: string;
   /** When the turn ends, if its end was not seen. */
   untilMs?: number;
@@ -136,7 +136,7 @@ export interface BudgetState {
   pace: Pace;
 }
 
-/** Hashes are shorter than ids. They never equal a number or a prototype's property, which would lose their order. */
+/** A hash, because ids are longer, and because a number as key would lose its order. */
 export const followUpKey = hash64;
 
 /** Key of a send, and of its slot. */

@@ -5,7 +5,7 @@ import { isDelayed } from './refusals.js';
 import { list } from './sends.js';
 import { freeSlots, slotAtMs, useSlots } from './slots.js';
 import { type BudgetState, followUpKey, latestSendOf, put } from './state.js';
-import { reasonOfAll } from './waiting.js';
+import { projectReason } from './waiting.js';
 
 /** Messages that other software sends are booked under the id of a follow-up that cannot exist. */
 const idOf = (key: string): string => `take/${key}`;
@@ -26,7 +26,7 @@ export function take(state: BudgetState, { key, count }: { key: string; count: n
   const freeForBatch = Math.max(0, freeSlots(state, 'batch'));
   const before = line.length - ofBatch + Math.min(ofBatch, freeForBatch);
   const freeAtMs = slotAtMs(state, nowMs, before + count - 1, 'interactive');
-  const reason = reasonOfAll(state, inLine, nowMs) ?? (freeAtMs === nowMs ? undefined : 'slot');
+  const reason = projectReason(state, inLine, nowMs) ?? (freeAtMs === nowMs ? undefined : 'slot');
   if (reason) {
     // The end of a pause is not known.
     const possibleAt = reason === 'slot' && freeAtMs !== undefined ? iso(freeAtMs) : undefined;

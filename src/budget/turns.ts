@@ -44,7 +44,7 @@ export function hadLastTurn(state: BudgetState, workflowId: string, sinceMs: num
   return remembers && state.turns[jobKey(workflowId)]?.latest === followUpKey(workflowId);
 }
 
-/** A run watches the job again, and no other may send meanwhile. */
+/** Gives the turn back to a run that watches the job again: no other may send meanwhile. */
 export function returnToTurn({ turns }: BudgetState, workflowId: string, runId: string): void {
   const turn = turns[jobKey(workflowId)];
   if (!turn) return;
@@ -52,14 +52,14 @@ export function returnToTurn({ turns }: BudgetState, workflowId: string, runId: 
   delete turn.untilMs;
 }
 
-/** Its send has not arrived. */
+/** Takes the turn from a follow-up whose send has not arrived. */
 export function giveUpTurn({ turns }: BudgetState, workflowId: string): void {
   const turn = turns[jobKey(workflowId)];
   if (turn?.owner === workflowId) delete turn.owner;
 }
 
 /** Gives the turn to a follow-up whose send this budget did not grant, unless a later one has or had it. */
-export function claimTurn(state: BudgetState, workflowId: string, sentAtMs: number): void {
+export function giveForgottenTurn(state: BudgetState, workflowId: string, sentAtMs: number): void {
   const turn = state.turns[jobKey(workflowId)];
   const isOld = turn !== undefined && (state.latestSends[turn.latest]?.grantedAtMs ?? 0) > sentAtMs;
   if (turn?.owner === undefined && !isOld) giveTurn(state, workflowId);

@@ -14,29 +14,30 @@ import type { BudgetState, Waiter } from './state.js';
 const MAX_INFORMED = 20;
 
 /** The reason why the whole project waits. */
-export function reasonOfAll(state: BudgetState, line: readonly Waiter[], nowMs: number): WaitReason | undefined {
+export function projectReason(state: BudgetState, line: readonly Waiter[], nowMs: number): WaitReason | undefined {
   if (state.isCounting) return 'counting';
   if (isPausedByOperator(state, nowMs)) return 'paused';
   return servicePauseOf(state, line, nowMs)?.reason;
 }
 
 function reasonOf(state: BudgetState, waiter: Waiter, line: readonly Waiter[], nowMs: number): WaitReason {
-  const ofAll = reasonOfAll(state, line, nowMs);
-  if (ofAll) return ofAll;
+  const ofProject = projectReason(state, line, nowMs);
+  if (ofProject) return ofProject;
   if (waiter.refusals && isDelayed(waiter, nowMs)) return waiter.refusals.reason;
   return line.includes(waiter) ? 'slot' : 'job-busy';
 }
 
 /** What a waiter is told, with its reason to wait, which it then knows. */
 export function waitingReply(state: BudgetState, waiter: Waiter, line: readonly Waiter[], nowMs: number): Waiting {
-  const reason = (waiter.lastReason = reasonOf(state, waiter, line, nowMs));
+  const reason = reasonOf(state, waiter, line, nowMs);
+  waiter.lastReason = reason;
   const index = line.indexOf(waiter);
   const expectedAtMs = reason === 'slot' ? expectedSendAtMs(state, nowMs, index, waiter.lane) : undefined;
   const { runId, sendNumber } = waiter;
   const untilMs = delayedUntilMs(waiter);
   const { isJobAtWork: isToWatch, refusals: { statusCode } = {} } = waiter;
-  const ofOwn = defined({ by: 'message', until: iso(untilMs), statusCode } as const);
-  const pause = shownPauseOf(state, line, nowMs) ?? (untilMs > nowMs ? ofOwn : undefined);
+  const ownPause = defined({ by: 'message', until: iso(untilMs), statusCode } as const);
+  const pause = shownPauseOf(state, line, nowMs) ?? (untilMs > nowMs ? ownPause : undefined);
   const position = { position: index + 1, expectedAtMs, pause, isToWatch };
   return defined({ kind: 'waiting', runId, sendNumber, reason, ...position } as const);
 }

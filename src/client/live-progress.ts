@@ -163,7 +163,7 @@ export function withBudget(
   if (!budget || !waiter) return { ...progress, asOf: progress.learnedAt };
   const { position, expectedAt, refusal } = waiter;
   const facts = { ...rest, ...defined({ position, expectedSendAt: expectedAt }) };
-  const waitReason = reasonOfAll(budget);
+  const waitReason = projectReason(budget);
   if (waitReason !== undefined) {
     const { until, statusCode, note } = budget.paused ?? {};
     const by = waitReason === 'paused' ? 'operator' : 'service';
@@ -179,7 +179,7 @@ export function withBudget(
 }
 
 /** Why a project sends nothing; `undefined` if each of its follow-ups has its own reason to wait. */
-function reasonOfAll({ isCounting, paused }: BudgetStatus): WaitReason | undefined {
+function projectReason({ isCounting, paused }: BudgetStatus): WaitReason | undefined {
   if (isCounting) return 'counting';
   const [reason] = paused?.reasons ?? [];
   return reason === 'operator' ? 'paused' : reason;

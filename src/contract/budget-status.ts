@@ -17,13 +17,13 @@ export const sendOutcomes = [
 ] as const;
 export type SendOutcome = (typeof sendOutcomes)[number];
 
-/** Why a service takes no messages of a project: HTTP 429, 401 or 403, 402, or no clear response to three in a row. */
+/** Why a service takes no messages of a project: HTTP 429, 401 or 403, 402, or no clear response to three messages in a row. */
 export const refusals = ['limited', 'credentials', 'payment', 'outage'] as const;
 export type Refusal = (typeof refusals)[number];
 
 /**
  * Why a follow-up waits. `job-busy`: its job works on another message, or another follow-up has the job's turn.
- * `counting`: the budget has just started, and counts earlier sends.
+ * `counting`: the budget does not yet know all sends of its window, and counts them.
  */
 export const waitReasons = ['slot', 'job-busy', 'paused', ...refusals, 'queue-full', 'counting'] as const;
 export type WaitReason = (typeof waitReasons)[number];
@@ -52,7 +52,7 @@ export interface BudgetStatus {
   refused?: RefusedMessages[];
   /** Least time between two sends, since the service answered 429 while slots were free. */
   spacingMs?: number;
-  /** Whether it has just started, and counts earlier sends before it grants anything. */
+  /** Whether it counts sends of its window that it does not know, before it grants anything. */
   isCounting?: true;
   /** The budget remembers what follow-ups did since this time. */
   remembersSince: string;
@@ -67,7 +67,7 @@ export interface BudgetStatus {
   waitingInBatchLane: number;
   /** Follow-ups whose job is busy, in both lanes. */
   waitingForJob: number;
-  /** The sends of the last window, at least the last 100 and at most the last 1,000. Newest first. */
+  /** The last sends, as many as `limit`, but at least 100 and at most 1,000. Newest first. */
   lastSends: BudgetSend[];
 }
 
@@ -81,7 +81,7 @@ export interface RefusedMessages {
   messages: number;
   /** Number of messages that were sent. */
   of: number;
-  /** Number of these that were accepted. 0 if none was accepted since the first refusal. */
+  /** How many of the `of` messages were accepted. 0 if none was accepted since the first refusal. */
   accepted: number;
 }
 

@@ -70,7 +70,7 @@ const factsSchema = object({
 /** The fields of a follow-up's progress in any state. All times are ISO 8601 in UTC. */
 export type FollowUpFacts = z.infer<typeof factsSchema>;
 
-/** A pause of a project's budget. */
+/** A pause of a project, or of one message. */
 export type ShownPause = NonNullable<FollowUpFacts['pause']>;
 
 const endFailureSchema = object({
@@ -87,7 +87,7 @@ const standingSchema = z.union([
   object({ state: z.enum(sendingStates), waitReason: waitReason.exactOptional() }),
   object({ state: z.enum(waitingStates), waitReason }),
   object({ state: z.enum(['completed', 'archived']) }),
-  /** The agent job failed, which is a result, or (with `failure`) it disappeared after the delivery. */
+  /** The agent job failed, which is a result, or (with `failure`) the delivered message's turn cannot be seen to its end. */
   object({ state: z.literal('job-failed'), failure: endFailureSchema.nullable() }),
   /**
    * `not-sent`: nothing was delivered. `delivery-unknown`: the delivery is unknown, whatever else ended the follow-up.
@@ -138,8 +138,8 @@ function failedStateOf({ type, delivered }: EndFailure): Exclude<EndState, 'comp
 export const progressQuery = defineQuery<FollowUpProgress>('progress');
 
 /**
- * Reads the job now instead of at the next poll. Harmless at any time: while a follow-up waits for the agent, the sixth
- * consecutive signal is ignored until a watch had enough time to see an end.
+ * Reads the job now instead of at the next poll. Harmless at any time: while a follow-up waits for the agent, it
+ * ignores further signals after five in a row, until a watch had enough time to see an end.
  */
 export const pollNowSignal = defineSignal('pollNow');
 

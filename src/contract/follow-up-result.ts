@@ -54,7 +54,7 @@ export type FollowUpResult = z.infer<typeof followUpResultSchema>;
 
 /** The `ApplicationFailure.type`s with which workflows of this project fail. */
 export const FailureType = {
-  /** The input breaks a rule; the message names every invalid field. Nothing was sent. */
+  /** The input breaks a rule; the message names every invalid field. This run sent nothing. */
   InvalidInput: 'InvalidInput',
   /** The service does not know the job. */
   JobNotFound: 'JobNotFound',
@@ -68,7 +68,7 @@ export const FailureType = {
   BudgetWaitTimeout: 'BudgetWaitTimeout',
   /** `jobTimeout` passed after the send; the details have the job as last read. */
   JobTimeout: 'JobTimeout',
-  /** Cancelled. If certainly nothing was delivered, the workflow ends as Canceled instead. */
+  /** Cancelled. If it is certain that nothing was delivered, the workflow ends as Canceled instead. */
   Cancelled: 'Cancelled',
   /** The key was used before: for another message, or for a send about which no more can be learned. */
   Closed: 'Closed',

@@ -19,14 +19,14 @@ export interface Delivery extends Pick<WatchRequest, 'baseline' | 'arrivedByMs' 
 
 /** What came of a slot. */
 interface Attempt {
-  sent: SendResult;
+  result: SendResult;
   /** Missing if the message was certainly not delivered. */
   delivery?: Delivery;
 }
 
 /** Longest wait after a refused read prevented a send: the budget knows how long to wait further, and can resume. */
 const LONGEST_REFUSED_MS = 60_000;
-/** Two 404 to a message that are further apart do not add up. It waits {@link NOT_FOUND_MS}, and then for a slot. */
+/** Two 404s to a message that are further apart do not add up. It waits {@link NOT_FOUND_MS}, and then for a slot. */
 const LONGEST_MISSING_MS = 300_000;
 
 /**
@@ -42,17 +42,19 @@ export async function deliver(
   const { port, doubt } = context;
   const { reply } = slot;
   const isGranted = reply.kind === 'granted';
-  const sent = isGranted ? await useGrant(context, reply, slot, undelivered) : takeOver(context, reply);
-  const { outcome } = sent;
+  const result = isGranted ? await useGrant(context, reply, slot, undelivered) : takeOver(context, reply);
+  const { outcome } = result;
   if (outcome === 'foreign') {
     doubt.raise();
     return 'foreign';
   }
   const nowMs = port.nowMs();
-  if (isGranted) await reportOutcome(port, reply, outcome, sent);
-  if (outcome === 'rejected') throw messageRejected(doubt, sent);
-  if (undelivered.noteMissing(outcome, nowMs)) throw jobNotFound(sent.message ?? 'HTTP 404', doubt.delivered());
-  return outcome === 'sent' || outcome === 'unknown' ? { sent, delivery: deliveryOf(sent, reply, nowMs) } : { sent };
+  if (isGranted) await reportOutcome(port, reply, outcome, result);
+  if (outcome === 'rejected') throw messageRejected(doubt, result);
+  if (undelivered.noteMissing(outcome, nowMs)) throw jobNotFound(result.message ?? 'HTTP 404', doubt.delivered());
+  return outcome === 'sent' || outcome === 'unknown'
+    ? { result, delivery: deliveryOf(result, reply, nowMs) }
+    : { result };
 }
 
 /** The sends that did not deliver the message: what they say of the job, and how long the next send waits. */
@@ -88,7 +90,7 @@ export class UndeliveredSends {
     const waitMs = isNotSent ? waits.backoffMs(this.#notSentInARow, longestMs) : NOT_FOUND_MS;
     const standing = standingOf(refusal ?? (isNotSent ? 'slot' : 'service'));
     display.show(standing, { nextTryAt: iso(port.nowMs() + waitMs) });
-    await waits.pause(waitMs);
+    await waits.sleep(waitMs);
   }
 }
 

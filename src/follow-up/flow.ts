@@ -102,7 +102,7 @@ export class FollowUp {
       while (!result) {
         const delivery = await this.#untilDelivered();
         const end = await watchTurn(this.#context, delivery);
-        if (end === 'foreign') this.#askWhoHasTurn(delivery);
+        if (end === 'foreign') this.#allowTimeToAsk(delivery);
         else result = end;
       }
       await this.port.reportToBudget({ kind: 'end', lastTurn: fingerprint(result.job) });
@@ -111,6 +111,7 @@ export class FollowUp {
     } catch (error) {
       if (!(error instanceof Failed)) throw error;
       const failed = await this.#checked(error);
+      // A result comes from an activity, whose end is in the history. A failure may come from the time or a signal alone.
       await this.port.nextTask();
       const turn = this.#turnUntilMs === undefined ? {} : { turnUntilMs: this.#turnUntilMs };
       await this.port.reportToBudget({ kind: 'end', ...turn });
@@ -126,19 +127,19 @@ export class FollowUp {
       const slot = await this.#slotWait.getSlot();
       const attempt = await deliver(this.#context, slot, undelivered);
       if (attempt === 'foreign') continue;
-      const { sent, delivery } = attempt;
+      const { result, delivery } = attempt;
       if (delivery) {
         this.#turnUntilMs = delivery.arrivedByMs + this.settings.settleTimeMs;
         const isCertain = delivery.kind === 'sent';
-        const found = isCertain ? delivery : await this.#reconciliation.reconcile(delivery, sent.message);
+        const found = isCertain ? delivery : await this.#reconciliation.reconcile(delivery, result.message);
         if (found === 'foreign') {
-          this.#askWhoHasTurn(delivery);
+          this.#allowTimeToAsk(delivery);
           continue;
         }
         if (found) return found;
       }
       this.#slotWait.beginNextSend();
-      await undelivered.waitForNext(sent);
+      await undelivered.waitForNext(result);
     }
   }
 
@@ -146,7 +147,7 @@ export class FollowUp {
    * A run whose predecessor had the turn asks the budget whether it still has it. Another run sent the message, so the
    * wait may last as long as the job, not only `budgetWaitTimeout`.
    */
-  #askWhoHasTurn({ sentAtMs }: Delivery): void {
+  #allowTimeToAsk({ sentAtMs }: Delivery): void {
     const untilMs = Math.max(sentAtMs + this.settings.jobTimeoutMs, this.port.nowMs() + SHORTEST_ASK_MS);
     this.#context.waits.extendPatience(untilMs);
   }

@@ -68,24 +68,24 @@ export class SlotWait {
   async getSlot(): Promise<Slot> {
     const { waits, display } = this.context;
     display.facts.waitsUntil = iso(waits.patienceEndsMs);
-    for (let unansweredInARow = 0, deniedInARow = 0; ;) {
+    for (let unansweredInARow = 0, contradictedInARow = 0; ;) {
       this.#checkPatience();
       const signalled = this.#takeSignalledReply();
       if (signalled?.kind === 'granted' && signalled.sendNumber === this.#sendNumber) {
-        this.#accept(signalled);
-        return this.#take({ reply: signalled });
+        this.#noteReply(signalled);
+        return this.#use({ reply: signalled });
       }
       this.#isWoken = false;
       const asked = await this.#ask();
       unansweredInARow = asked || waits.isInterrupted ? 0 : unansweredInARow + 1;
-      if (unansweredInARow > 0) await waits.pause(waits.backoffMs(unansweredInARow));
+      if (unansweredInARow > 0) await waits.sleep(waits.backoffMs(unansweredInARow));
       if (!asked) continue;
       const next = await this.#follow(asked);
-      if (typeof next === 'object') return this.#take(next);
+      if (typeof next === 'object') return this.#use(next);
       if (next === 'ask-again') continue;
       // Replicas of the service may disagree for a long time.
-      deniedInARow = (await this.#waitForRest(next)) ? 0 : deniedInARow + 1;
-      if (deniedInARow > 1) await waits.pause(waits.backoffMs(deniedInARow));
+      contradictedInARow = (await this.#waitForRest(next)) ? 0 : contradictedInARow + 1;
+      if (contradictedInARow > 1) await waits.sleep(waits.backoffMs(contradictedInARow));
     }
   }
 
@@ -106,7 +106,7 @@ export class SlotWait {
     return reply;
   }
 
-  #take(slot: Slot): Slot {
+  #use(slot: Slot): Slot {
     const { reply } = slot;
     if (reply.kind === 'granted') this.#usedGrant = grantName(reply);
     else this.#sendNumber = reply.sendNumber;
@@ -131,7 +131,7 @@ export class SlotWait {
     const { display, doubt } = this.context;
     switch (asked.kind) {
       case 'archived':
-        if (asked.reply) this.#accept(asked.reply);
+        if (asked.reply) this.#noteReply(asked.reply);
         display.noteJob(asked.job);
         throw unsent(doubt, FailureType.JobArchived, 'The job was archived before the message was sent');
       case 'notServed': {
@@ -167,7 +167,7 @@ export class SlotWait {
         throw new Failed(FailureType.Closed, message, doubt.delivered());
       }
       if (reply.sendNumber !== this.#sendNumber) return 'ask-again';
-      this.#accept(reply);
+      this.#noteReply(reply);
       // The end of a cancelled follow-up returns the slot.
       if (reply.kind === 'granted') return waits.isCancelled ? 'ask-again' : reply;
       if (reply.kind === 'waiting' && reply.isToWatch) return 'job-busy';
@@ -178,13 +178,13 @@ export class SlotWait {
       const isOver = () =>
         this.#signalledReply !== undefined || waits.isCancelled || this.#isWoken || port.wasResetSince(runId);
       await port.condition(isOver, Math.max(1, waitMs));
-      if (this.#signalledReply === undefined || waits.isCancelled) return 'ask-again';
-      reply = this.#signalledReply;
-      this.#signalledReply = undefined;
+      const signalled = this.#takeSignalledReply();
+      if (!signalled || waits.isCancelled) return 'ask-again';
+      reply = signalled;
     }
   }
 
-  #accept(reply: Granted | Waiting | Full): void {
+  #noteReply(reply: Granted | Waiting | Full): void {
     this.#hasReply = true;
     this.context.doubt.ruleOut(reply);
   }
@@ -210,7 +210,7 @@ export class SlotWait {
     const goal = { until: 'rest', baseline: { job: {}, readByMs: 0 }, arrivedByMs: 0, runId: port.runId } as const;
     const end = await watchUntil(this.context, { ...goal, deadlineMs, standing: standingOf(waitReason), isOver });
     if (end?.kind === 'notFound') throw jobNotFound(end.message, doubt.delivered());
-    if (end?.kind === 'deadline') await waits.pause(LONGEST_BACKOFF_MS);
+    if (end?.kind === 'deadline') await waits.sleep(LONGEST_BACKOFF_MS);
     return end?.kind !== 'rest' || end.observation.polls > 1;
   }
 }

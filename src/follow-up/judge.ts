@@ -97,7 +97,7 @@ export function readWatchResult(result: unknown): WatchResult | undefined {
   return watchResultSchema.safeParse(result).success ? (result as WatchResult) : undefined;
 }
 
-/** The initial state. After a send the first read comes after one interval, otherwise at once. */
+/** The initial state. A watch for an end reads the job after one interval, any other at once. */
 export function firstObservation(
   { until, poll, deadlineMs }: Pick<WatchRequest, 'until' | 'poll' | 'deadlineMs'>,
   nowMs: number,
@@ -109,7 +109,7 @@ export function firstObservation(
 
 /**
  * Prepares an observation for the next attempt of the activity. If the attempt starts later than planned, its times move
- * forward by the delay.
+ * forward by the delay: time without reads confirms nothing.
  */
 export function resumeObservation(observation: Observation, scheduledAtMs: number): void {
   const lateMs = Math.max(0, scheduledAtMs - Date.parse(observation.nextPollAt));

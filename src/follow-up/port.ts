@@ -24,6 +24,7 @@ export interface FollowUpPort {
   /** Start of the workflow's first run, or somewhat earlier, in epoch milliseconds. */
   readonly startedAtMs: number;
   readonly runId: string;
+  /** Whether the workflow has had another run, after a reset or a retry, which may have sent the message. */
   readonly mayHaveSent: boolean;
   nowMs(): number;
   /** A random number from 0 to 1. */
@@ -32,7 +33,7 @@ export interface FollowUpPort {
   condition(isOver: () => boolean, ms?: number): Promise<boolean>;
   /**
    * Resolves in a later workflow task, when the current task is in the history. Until then the task can be undone,
-   * because its worker dies or a signal comes first, so nothing outside may learn of it.
+   * if its worker dies or a signal arrives first, so nothing outside may learn of it.
    */
   nextTask(): Promise<void>;
   /**
@@ -49,7 +50,7 @@ export interface FollowUpPort {
   readJob(request: ReadRequest): Promise<ReadResult>;
   /** Makes only one attempt, whatever happens. */
   sendMessage(request: SendRequest): Promise<SendResult>;
-  /** Resolves when the budget has received the event, or does not run. */
+  /** Resolves when the budget has received the report, or does not run. */
   reportToBudget(report: NewReport): Promise<void>;
   /** Starts a watch. `result` is `undefined` if it was stopped. */
   watchJob(request: WatchRequest): Stoppable<WatchResult>;
@@ -68,7 +69,7 @@ export interface Trouble {
   message: string;
 }
 
-/** An event without the fields that the port adds: the workflow id, and the run of an end. */
+/** A report without the fields that the port adds: the workflow id, and the run of an end. */
 export type NewReport = Omit<OutcomeReport, 'workflowId'> | Omit<EndReport, 'workflowId' | 'runId'>;
 
 export interface SlotRequest {

@@ -27,7 +27,7 @@ export class Doubt {
     return this.#exists;
   }
 
-  /** Whether the message was delivered, if the last send did not deliver it. */
+  /** What to report if the last send did not deliver the message: `unknown` if an earlier one may have. */
   delivered(): Extract<Delivered, 'unknown' | 'no'> {
     return this.#exists ? 'unknown' : 'no';
   }
@@ -37,8 +37,8 @@ export class Doubt {
   }
 
   /**
-   * Only the budget can rule out a send of an earlier run, by its reply about a first send: it gives no place to a
-   * follow-up that may have sent. A reply to another run proves nothing, because a reset run replays its predecessor's
+   * Only the budget can rule out a send of an earlier run, by its reply about a first send: to a
+   * follow-up that may have sent, it replies with the earlier send instead of a place. A reply to another run proves nothing, because a reset run replays its predecessor's
    * replies.
    */
   ruleOut({ runId, sendNumber }: Pick<Extract<AskReply, { runId: string }>, 'runId' | 'sendNumber'>): void {

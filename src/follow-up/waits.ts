@@ -48,7 +48,7 @@ export class Waits {
   }
 
   /** Waits, at most until an interruption or `untilMs`. */
-  async pause(ms: number, untilMs = this.patienceEndsMs): Promise<void> {
+  async sleep(ms: number, untilMs = this.patienceEndsMs): Promise<void> {
     const leftMs = untilMs - this.port.nowMs();
     if (leftMs <= 0) return;
     this.#isInterrupted = false;
@@ -60,7 +60,7 @@ export class Waits {
     return Math.min(this.stretchedMs(longestMs), 500 * 2 ** times);
   }
 
-  /** The longest of repeated waits, which grows with the time that has passed. */
+  /** `longestMs`, or 1/300 of the time that has passed if that is longer. */
   stretchedMs(longestMs: number): number {
     return Math.max(longestMs, (this.port.nowMs() - this.#beganAtMs) * LONG_WAIT_SHARE);
   }

@@ -32,7 +32,7 @@ export async function watchUntil(
     if (!end) {
       // After `pollNow`, or when an operator ends the activity, the job is read at once. Repeated ends back off.
       observation = { ...(observation ?? firstObservation(request, port.nowMs())), nextPollAt: iso(port.nowMs()) };
-      if (stops > 1) await waits.pause(waits.backoffMs(stops), request.deadlineMs);
+      if (stops > 1) await waits.sleep(waits.backoffMs(stops), request.deadlineMs);
       continue;
     }
     ({ observation } = end);

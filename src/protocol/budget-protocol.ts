@@ -60,6 +60,7 @@ export const askSchema = z.object({
   lane: z.enum(lanes),
   /** `hash64` of the prompt. */
   messageTag: z.string().max(16),
+  /** Whether the workflow has had another run, after a reset or a retry, which may have sent the message. */
   mayHaveSent: z.boolean(),
   /** Start of the workflow's first run, or somewhat earlier, in epoch milliseconds. */
   startedAtMs: instantMsSchema,
@@ -131,9 +132,9 @@ export type Full = z.infer<typeof fullSchema>;
 export const verdicts = [
   /** It may have arrived, and no other message has had the job's turn since: the job's state is evidence. */
   'current',
-  /** It may have arrived, but may be of another message, or another may have had the turn since. */
+  /** It may have arrived, but the job's state proves nothing: another message may have had the turn, or been sent. */
   'superseded',
-  /** It did not arrive, and the budget has forgotten none that may have arrived. */
+  /** It did not arrive, and the budget remembers every send that might have. */
   'undelivered',
   /** The budget may have forgotten a send that arrived. */
   'forgotten',
@@ -143,8 +144,9 @@ export type Verdict = (typeof verdicts)[number];
 /** A send was granted to this workflow id before, or may have been. */
 const earlierSendSchema = z.object({
   kind: z.literal('earlierSend'),
+  /** The run that asks, and the number of the earlier send. */
   ...send,
-  /** The only run that can have used the grant. Empty if the budget may have forgotten another. */
+  /** The only run that can have used the grant. Empty if the budget may have forgotten a grant to another run. */
   grantedTo: z.string(),
   verdict: z.enum(verdicts),
   /** `null` while the send may be in progress, until `overAtMs`. */
@@ -178,7 +180,7 @@ const outcomeReportSchema = z.object({
   outcome: z.enum(sendOutcomes),
   /** When the follow-up learned it, by the server's clock. The slot is in use for a window from here. */
   atMs: instantMsSchema,
-  /** The refusal of the read just before the send, which was then not made. */
+  /** `statusCode` and `retryAfterMs` are of the response to the message, or of a refused read just before it. */
   ...refusedRead,
 });
 export type OutcomeReport = z.infer<typeof outcomeReportSchema>;
@@ -198,7 +200,7 @@ export type EndReport = z.infer<typeof endReportSchema>;
 export const followUpReportSchema = z.discriminatedUnion('kind', [outcomeReportSchema, endReportSchema]);
 export type FollowUpReport = z.infer<typeof followUpReportSchema>;
 
-/** Asks for a slot. Starts the budget if it does not exist. */
+/** Asks for a slot. Starts a new budget if Temporal keeps none of the project, not even a closed one. */
 export const askUpdate = defineUpdate<AskReply, [Ask]>('ask');
 
 export function budgetStartOptions({ projectId, taskQueue }: { projectId: string; taskQueue: string }) {
@@ -210,7 +212,7 @@ export function budgetStartOptions({ projectId, taskQueue }: { projectId: string
 }
 
 /**
- * Starts a budget with an update, but only if it never existed: a stopped budget starts again only by `restore`.
+ * Starts a budget with an update, but only if Temporal keeps no closed one: a stopped budget starts again only by `restore`.
  * `taskQueue` is that of the follow-ups.
  */
 export function firstBudgetStart(target: ProjectBudgetInput & { taskQueue: string }) {

@@ -92,6 +92,7 @@ export function createPort({ projectId, poll }: FollowUpSettings): FollowUpPort 
       });
       return { ...asking, result };
     },
+    // The marker makes replays return the original result. It names the run, because a later reset keeps the marker.
     wasResetSince: (repliedRunId) => repliedRunId !== runId && patched(`asks-after-${repliedRunId}`),
     isHistoryFull: () => workflowInfo().historySize > MAX_BYTES || workflowInfo().historyLength > MAX_EVENTS,
     wasDelivered: (messageTag) => wasDelivered(projectId, messageTag),

@@ -71,15 +71,15 @@ describe('a budget that does not reply within three seconds', () => {
     const other = ask('other', '3');
     await settled();
     vi.advanceTimersByTime(3_000);
-    await expect(second.reply).rejects.toThrow('another ask waits for its reply');
-    await expect(ask('p', '4').reply).rejects.toThrow('another ask waits for its reply');
+    await expect(second.reply).rejects.toThrow('another call waits for its reply');
+    await expect(ask('p', '4').reply).rejects.toThrow('another call waits for its reply');
     open[0]?.finish(new Error('deadline exceeded'));
     open[1]?.finish();
     await expect(first.reply).rejects.toThrow('deadline exceeded');
     expect(await other.reply).toEqual({ kind: 'ended' });
     const probe = ask('p', '5');
     await settled();
-    await expect(ask('p', '6').reply).rejects.toThrow('another ask waits for its reply');
+    await expect(ask('p', '6').reply).rejects.toThrow('another call waits for its reply');
     expect(asked()).toBe('1, 3, 5');
     open[2]?.finish();
     expect(await probe.reply).toEqual({ kind: 'ended' });

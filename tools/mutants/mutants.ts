@@ -56,7 +56,7 @@ export const mutants: readonly Mutant[] = [
   {
     name: 'messages share a keep-alive connection',
     edits: [
-      [POST, 'class RefusedError', 'const kept: Record<string, Client> = {};\nclass RefusedError'],
+      [POST, 'class VetoedError', 'const kept: Record<string, Client> = {};\nclass VetoedError'],
       [POST, 'const client = new Client', 'const client = kept[request.origin] ??= new Client'],
       [POST, 'connect: connection.connect,\n    pipelining: 0', 'pipelining: 1'],
       [POST, 'void client.destroy().catch(() => undefined);', ''],
