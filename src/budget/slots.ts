@@ -81,10 +81,15 @@ export function lengthenWindow(state: BudgetState, windowMs: number, nowMs: numb
 export function freeSlots(state: BudgetState, lane: Lane): number {
   const { settings } = state;
   const limit = limitOf(state);
-  const used = state.grants.length + windowStartsMs(state).length;
+  const used = state.grants.length + spentSlots(state) + state.refused.length;
   // Proportional to a lower limit, so that the batch lane does not wait for ever.
   const share = Math.floor((settings.reserve * limit) / Math.max(1, settings.limit));
   return limit - used - (lane === 'batch' ? share : 0);
+}
+
+/** Slots of ended sends, without those that the service refused. */
+function spentSlots({ spent, unreported }: BudgetState): number {
+  return spent.length + Object.keys(unreported).length;
 }
 
 /** When each used slot becomes free, in order. */
@@ -103,7 +108,5 @@ export function slotAtMs(state: BudgetState, nowMs: number, index: number, lane:
 
 /** The budget's own count, with which a 429 of the service is compared. */
 export function windowOf(state: BudgetState): Window {
-  const { settings, spent, unreported } = state;
-  const used = spent.length + Object.keys(unreported).length;
-  return { windowMs: settings.windowMs, limit: limitOf(state), used };
+  return { windowMs: state.settings.windowMs, limit: limitOf(state), used: spentSlots(state) };
 }

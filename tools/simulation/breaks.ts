@@ -74,7 +74,7 @@ export const breaks: Record<string, readonly [profile: string, file: string, tex
   counted: ['retold', 'budget/sends', 'latest.isFromList && mayHaveSent && latest', 'false && latest'],
   'ask-again': ['signals', 'follow-up/get-slot', 'const ASK_AGAIN_MS = 21_600_000', 'const ASK_AGAIN_MS = 1e9'],
   'watch-run': ['resets', 'activities/watch-job', 'request.runId !== ownRun().runId', 'false'],
-  refused: ['refusals', 'budget/slots', ', ...refused]', ']'],
+  refused: ['refusals', 'budget/slots', ' + state.refused.length', ''],
   hold: ['backlog', 'budget/budget', `outcome === 'unknown' ? grant.overAtMs`, 'true ? grant.overAtMs'],
   'book-turn': ['budget-deletions', 'budget/turns', `turn.owner = workflowId;\n    delete turn.runId;`, ''],
   drain: ['network', 'budget/slots', 'overAtMs: nowMs + leaseMs + drainMs', 'overAtMs: nowMs + 100'],
