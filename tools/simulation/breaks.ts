@@ -56,7 +56,7 @@ export const breaks: Record<string, readonly [profile: string, file: string, tex
     `?? 'unknown';\n    if (delivered === 'no')`,
     `?? 'no';\n    if (delivered === 'no')`,
   ],
-  wake: ['budget-deletions', 'budget/budget', 'this.#callUp(workflowIds.filter(', 'void (workflowIds.filter('],
+  wake: ['budget-deletions', 'budget/budget', 'this.#wakeAll(workflowIds.filter(', 'void (workflowIds.filter('],
   body: ['firewall', 'protocol/signs', `'unknown', 'invalid-body', RECONCILE`, `'sent', 'invalid-body', RECONCILE`],
   unclear: ['service', 'protocol/signs', `UNCLEAR, 'unknown'`, `UNCLEAR, 'notSent'`],
   longer: ['firewall', 'budget/refusals', 'DELAY_GROWTH ** (times - 1)', '1'],
