@@ -10,8 +10,8 @@ const MAX_SPACING = 4;
 const MAX_WINDOWS = 32;
 /** As many probes at the ends of turns in a row prove that the service limits the jobs at work. */
 const PROVEN_TURN_PROBES = 2;
-/** Most turns whose ends are remembered: as many as sends in progress. */
-const MAX_ROOM = 10;
+/** Most sends in progress. Limits how many a crash leaves unknown, and how many a service refuses at once. */
+export const MAX_AT_ONCE = 10;
 
 export interface LearnedLimit {
   /** Least time from one outcome to the next grant, learned from 429s below the limit. */
@@ -89,9 +89,9 @@ export function relaxSpacing(limit: LearnedLimit, window: Window, nowMs: number)
   return true;
 }
 
-/** Notes the end of a turn, which may have made room for a message. */
+/** Notes the end of a turn, which may have made room for a message. More room than can be used at once is forgotten. */
 export function noteTurnEnded({ turns }: LearnedLimit): void {
-  turns.room = Math.min(MAX_ROOM, turns.room + 1);
+  turns.room = Math.min(MAX_AT_ONCE, turns.room + 1);
 }
 
 /** @param isTurnProbe whether the message was sent early, at the end of a turn */

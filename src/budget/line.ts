@@ -43,8 +43,8 @@ export function lineOf(state: BudgetState, nowMs: number): Waiter[] {
 }
 
 /**
- * Puts a follow-up in line. Also returns `full` if it has no place: it then leaves again unless it is granted a send at once,
- * because waiters for a job or another lane do not block a free slot.
+ * Puts a follow-up in line. Also returns `full` if it has no place: it then leaves again unless it is granted a send at
+ * once, because waiters for a job or another lane do not block a free slot.
  */
 export function enterLine(
   state: BudgetState,

@@ -5,14 +5,13 @@ import {
   type LearnedLimit,
   learnLimit,
   limitsJobsAtWork,
+  MAX_AT_ONCE,
   newLearnedLimit,
   noteRoomUsed,
   relaxSpacing,
   type Window,
 } from './learned-limit.js';
 
-/** Most sends in progress. Limits how many a crash leaves unknown, and how many a service refuses at once. */
-const MAX_AT_ONCE = 10;
 /** First and longest pause after a 429, as shares of the window: 30 s and 10 min of an hour. */
 const FIRST_LIMITED_SHARE = 1 / 120;
 const LONGEST_LIMITED_SHARE = 1 / 6;

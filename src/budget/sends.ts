@@ -37,7 +37,7 @@ const MAX_LAST_SENDS = 1_000;
 export function recall(state: BudgetState, ask: Ask): AskReply | undefined {
   const { workflowId, runId, sendNumber, messageTag, mayHaveSent } = ask;
   const latest = latestSendOf(state, workflowId);
-  if (!latest) return mayHaveSent && !remembersAll(state, ask) ? forgottenSend(ask) : undefined;
+  if (!latest) return mayHaveForgotten(state, ask) ? forgottenSend(ask) : undefined;
   if (latest.ended && latest.runId === runId) return { kind: 'ended' };
   if (latest.messageTag !== '' && latest.messageTag !== messageTag) return { kind: 'otherMessage' };
   // Temporal's list does not show how many sends a follow-up has made. Each run that may have sent gets this reply
@@ -57,9 +57,14 @@ function remembersAll(state: BudgetState, { startedAtMs }: Ask): boolean {
   return startedAtMs > state.rememberedSinceMs;
 }
 
+/** Whether an earlier run may have sent the message without a record of it here. */
+function mayHaveForgotten(state: BudgetState, ask: Ask): boolean {
+  return ask.mayHaveSent && !remembersAll(state, ask);
+}
+
 function verdictOn(state: BudgetState, ask: Ask, latest: LatestSend): Verdict {
   const { workflowId, messageTag, mayHaveSent } = ask;
-  if (!mayHaveArrived(latest.outcome)) return mayHaveSent && !remembersAll(state, ask) ? 'forgotten' : 'undelivered';
+  if (!mayHaveArrived(latest.outcome)) return mayHaveForgotten(state, ask) ? 'forgotten' : 'undelivered';
   // A reused id may be for another message.
   const isOwn = latest.messageTag === messageTag || mayHaveSent;
   return isOwn && hadLastTurn(state, workflowId, latest.grantedAtMs) ? 'current' : 'superseded';

@@ -1,5 +1,4 @@
-import type { EndReport, JobFingerprint } from '../protocol/index.js';
-import { mayHaveArrived } from '../protocol/index.js';
+import { type EndReport, type JobFingerprint, mayHaveArrived } from '../protocol/index.js';
 import { type BudgetState, followUpKey, jobKey, latestSendOf, put, type Turn, type Waiter } from './state.js';
 
 // The turn of a job is the right to send to it. It lasts from a grant until the agent has ended the message's turn.
@@ -81,7 +80,10 @@ export function listTurn(state: BudgetState, workflowId: string, isRunning: bool
   put(state.turns, jobKey(workflowId), turn);
 }
 
-/** Ends the turn of a follow-up that has ended, or keeps it while its message may still arrive. Returns whether its end was seen. */
+/**
+ * Ends the turn of a follow-up that has ended, or keeps it while its message may still arrive. Returns whether the end of
+ * the turn was seen.
+ */
 export function endTurn(
   state: BudgetState,
   { workflowId, runId, turnUntilMs, lastTurn }: EndReport,

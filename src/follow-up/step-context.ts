@@ -37,9 +37,9 @@ export class Doubt {
   }
 
   /**
-   * Only the budget can rule out a send of an earlier run, by its reply about a first send: to a
-   * follow-up that may have sent, it replies with the earlier send instead of a place. A reply to another run proves nothing, because a reset run replays its predecessor's
-   * replies.
+   * Only the budget can rule out a send of an earlier run, by its reply about a first send: to a follow-up that may have
+   * sent, it replies with the earlier send instead of a place. A reply to another run proves nothing, because a reset run
+   * replays its predecessor's replies.
    */
   ruleOut({ runId, sendNumber }: Pick<Extract<AskReply, { runId: string }>, 'runId' | 'sendNumber'>): void {
     if (runId === this.#runId && sendNumber === 1) this.#exists = false;

@@ -116,7 +116,7 @@ function createHandler(service: Service, closing: AbortSignal): RequestListener 
     await simulated.afterDelivery?.();
   }
 
-  /** Answers with an error of the simulator itself, such as a full disk, unless the client has disconnected or the simulator is closed. */
+  /** Answers with an error of the simulator itself, such as a full disk, unless the client or the simulator has closed. */
   function giveUp(request: IncomingMessage, response: ServerResponse, error: unknown): void {
     if (closing.aborted || response.headersSent || !request.complete) {
       response.destroy();

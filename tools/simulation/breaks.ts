@@ -32,7 +32,7 @@ export const breaks: Record<string, readonly [profile: string, file: string, tex
   replaced: [
     'resets+budget-deletions',
     'budget/sends',
-    'mayHaveSent && !remembersAll(state, ask) ? forgottenSend(ask)',
+    'mayHaveForgotten(state, ask) ? forgottenSend(ask)',
     'false ? forgottenSend(ask)',
   ],
   latest: ['resets', 'budget/sends', 'isOwn && hadLastTurn(state, workflowId, latest.grantedAtMs)', 'isOwn'],
