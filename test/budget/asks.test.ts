@@ -1,90 +1,176 @@
-import { describe } from 'vitest';
-import { testRules } from './support.js';
+import { describe, expect, it } from 'vitest';
+import { LEASE, MINUTE, OVER, running, SECOND, T0, TestBudget } from './support.js';
+
+/** The ask of a run that replaces another one: somebody has reset the follow-up. */
+const afterReset = { runId: 'new-run', mayHaveSent: true };
+/** The run began after the budget: the budget remembers all that its follow-up was granted. */
+const startedLater = { startedAtMs: T0 + 1 };
 
 describe('an ask that comes again', () => {
-  testRules(`
-  - gets the same grant, with its time and lease, and a lease that has passed once the send is over
-    ask a, wait 1s, ask a -> granted grantedAtMs=0s leaseMs=lease overAtMs=over, wait over,
-    ask a -> granted leaseMs=1ms, used -> 1
-  - learns what is known of the send, since its response and not its grant
-    ask a, wait 300ms, report a,
-    ask a -> earlierSend sendNumber=1 outcome=sent verdict=current grantedAtMs=0s outcomeAtMs=300ms overAtMs=over
-  - gets nothing with another message, or after the end of its run
-    send a, ask a tag=another -> otherMessage, end a, ask a -> ended
-  `);
+  it('gets the same grant, with its time and its lease', () => {
+    const budget = new TestBudget();
+    budget.ask('a');
+    budget.advance(SECOND);
+    expect(budget.ask('a')).toMatchObject({ kind: 'granted', grantedAtMs: T0, leaseMs: LEASE, overAtMs: T0 + OVER });
+    expect(budget.usedSlots()).toBe(1);
+  });
+
+  it('gets a lease that has passed once no byte of the send can arrive', () => {
+    const budget = new TestBudget();
+    budget.ask('a');
+    budget.advance(OVER);
+    expect(budget.ask('a')).toMatchObject({ kind: 'granted', leaseMs: 1 });
+    expect(budget.usedSlots()).toBe(1);
+  });
+
+  it('learns the outcome of the send, and when it was reported', () => {
+    const budget = new TestBudget();
+    budget.ask('a');
+    budget.advance(300);
+    budget.report('a', 'sent');
+    expect(budget.ask('a')).toMatchObject({
+      ...{ kind: 'earlierSend', sendNumber: 1, outcome: 'sent', verdict: 'current' },
+      ...{ grantedAtMs: T0, outcomeAtMs: T0 + 300, overAtMs: T0 + OVER },
+    });
+  });
+
+  it('gets nothing with another message', () => {
+    const budget = new TestBudget();
+    budget.send('a');
+    expect(budget.ask('a', { messageTag: 'another' })).toEqual({ kind: 'otherMessage' });
+  });
+
+  it('gets nothing after the end of its run', () => {
+    const budget = new TestBudget();
+    budget.send('a');
+    budget.end('a');
+    expect(budget.ask('a')).toEqual({ kind: 'ended' });
+  });
 });
 
 describe('a run that replaces another', () => {
-  testRules(`
-  - learns who was granted the send, and whether the budget remembers all since it started
-    ask a, ask a reset -> earlierSend runId=new grantedTo= outcome=null,
-    ask a later -> earlierSend grantedTo=run-of-a, used -> 1
-  - is named in the replies "waiting" and "full" [limit=0 capacity=1/10]
-    ask a reset later number=4 -> waiting slot runId=new sendNumber=4,
-    ask b reset later number=4 -> full queue-full runId=new sendNumber=4
-  - was never granted anything if it is not in the memory, but may have been if it began before
-    ask a reset later number=4 -> granted runId=new, ask b reset -> earlierSend grantedTo= outcome=unknown verdict=forgotten
-  - takes over the place in line, with the grant that follows, whatever the run before says late [limit=0]
-    ask a later, ask a reset, end a run=run-of-a, limit 1, signals -> a:granted, ask a -> granted runId=new
-  - keeps that place if a signal to the run before finds nobody [limit=0]
-    ask a later, pause, keep, ask a reset, miss, line -> a
-  - is granted the next send if the one before was never used [limit=1]
-    ask a, ask a reset -> earlierSend outcome=null, report a notSent run=run-of-a, ask a -> earlierSend outcome=notSent,
-    ask a number=2 -> granted runId=new
-  - takes the turn of its job again while nobody else was granted it
-    send a@x, end a, ask a reset -> earlierSend outcome=sent verdict=current, ask b@x -> waiting job-busy
-  - learns that the turn is of another, and leaves it there
-    send a@x, ask b@x, end a, granted -> b, ask a reset -> earlierSend outcome=sent verdict=superseded, end a,
-    ask c@x -> waiting job-busy, keep, end b, granted -> c
-  - takes no turn if its message was not delivered, and has none for sure while the budget counts [counts]
-    report sent, report limited limited, ask sent reset -> earlierSend verdict=superseded, book, resume, ask limited reset,
-    ask other@limited -> granted
-  - learns of the later send if an earlier run reports again that its own was refused
-    ask a run=first, report a limited retry=1s run=first number=1, wait 2s, ask a number=2, report a, wait 1m,
-    report a limited retry=1s run=first number=1, ask a reset run=third number=2 -> earlierSend sendNumber=2
-  - learns of it also from a budget that has counted since [counts]
-    book runs a, report a limited retry=1s run=first number=1,
-    ask a reset run=third number=2 -> earlierSend sendNumber=2
-  `);
-});
+  it('learns who was granted the send', () => {
+    const budget = new TestBudget();
+    budget.ask('a', startedLater);
+    expect(budget.ask('a', afterReset)).toMatchObject({
+      ...{ kind: 'earlierSend', runId: 'new-run', grantedTo: 'run-of-a', outcome: null },
+    });
+    expect(budget.usedSlots()).toBe(1);
+  });
 
-describe('the turn of a job', () => {
-  testRules(`
-  - that ends in doubt is kept for as long as the end says, but for four hours at most
-    send a@x, ask b@x, send c@y, ask d@y, end a until=5m, end c until=20h, next -> 5m b, next -> 4h-5m d
-  - is kept so also if a message does not find it
-    send a@x, ask b@x, end a until=30m, keep, gone a, next -> 30m b
-  - ends with how the job looked, and each grant after it says so
-    send a@x, end a last, ask b@x -> granted last, end b, ask c@x -> granted last
-  - is free after a send that did not arrive, also if the grant is over by then
-    ask a@x, ask b@y, ask c@z, ask a2@x, ask b2@y, ask c2@z, wait over, report a notSent, report b rejected,
-    report c limited, granted -> a2 b2, end a2, end b2, resume, granted -> c2
-  - is kept until no byte arrives and the settle time is over if another run ends, or none is found
-    ask a@x, ask b@x, ask c@x, ask d@y, ask e@y, end a run=another, gone d, next -> over+settle b e,
-    end b run=another last, granted -> c
-  - is not ended by a late report of a run that was reset since
-    send a@x, ask b@x, ask a reset, end a run=run-of-a last, granted ->, end a last, granted -> b
-  - is not taken by a follow-up whose send the budget did not grant
-    send a@x, ask b@x, report stranger@x, end stranger@x, granted ->
-  - is of no other job, whatever its id looks like
-    send a@2, send b@__proto__, send c@constructor, ask d@__proto__ -> waiting job-busy, ask e@toString -> granted
-  `);
-});
+  it('is not told who was granted the send if the budget may have forgotten another grant', () => {
+    const budget = new TestBudget();
+    budget.ask('a');
+    expect(budget.ask('a', afterReset)).toMatchObject({ kind: 'earlierSend', grantedTo: '', outcome: null });
+    expect(budget.usedSlots()).toBe(1);
+  });
 
-describe('a follow-up that is closed', () => {
-  testRules(`
-  - keeps the slot of a grant that was signalled and then was the reply to an ask [limit=1]
-    ask a, ask b, report a notSent, keep, ask b -> granted, miss, used -> 1
-  - leaves its place in line, and a grant that it never used, with its end [limit=1]
-    ask a, ask b, ask c, end b, end a, granted -> c
-  - leaves no place that an ask takes again after its send was over, but keeps another [counts]
-    ask sent, ask ended, ask earlier, ask otherRun, ask later number=2, report sent, end ended,
-    report earlier limited number=3, report later limited number=1, report otherRun limited run=old,
-    line -> otherRun later
-  - leaves its job to those who wait, a settle time after it is missed
-    send a@x, ask b@x, wait lease+over, keep, miss, next -> settle b
-  - is asked for a sign of life while others wait for its job, at once and every ten minutes
-    ask a, ask unasked, ask b@a, signals -> a:wake, wait 4m, ask c@a, wait 4m, signals ->, ask d@a, wait 4m, signals -> a:wake,
-    change -> 10m
-  `);
+  it('is named in the replies "waiting" and "full"', () => {
+    const budget = new TestBudget({ limit: 0, capacity: { total: 1, forJob: 10 } });
+    const fourthSend = { ...afterReset, ...startedLater, sendNumber: 4 };
+    expect(budget.ask('a', fourthSend)).toMatchObject({
+      ...{ kind: 'waiting', reason: 'slot', runId: 'new-run', sendNumber: 4 },
+    });
+    expect(budget.ask('b', fourthSend)).toMatchObject({
+      ...{ kind: 'full', reason: 'queue-full', runId: 'new-run', sendNumber: 4 },
+    });
+  });
+
+  it('is granted any send if it began within the memory of the budget, which knows none of it', () => {
+    const budget = new TestBudget();
+    const reply = budget.ask('a', { ...afterReset, ...startedLater, sendNumber: 4 });
+    expect(reply).toMatchObject({ kind: 'granted', runId: 'new-run' });
+  });
+
+  it('may have sent before if it began before the memory of the budget', () => {
+    const budget = new TestBudget();
+    expect(budget.ask('b', afterReset)).toMatchObject({
+      ...{ kind: 'earlierSend', grantedTo: '', outcome: 'unknown', verdict: 'forgotten' },
+    });
+  });
+
+  it('keeps the place in line of the run before, although that reports its end later', () => {
+    const budget = new TestBudget({ limit: 0 });
+    budget.ask('a', startedLater);
+    budget.ask('a', afterReset);
+    budget.end('a', { runId: 'run-of-a' });
+    budget.setLimit({ limit: 1 });
+    expect(budget.granted()).toEqual(['a']);
+    expect(budget.ask('a')).toMatchObject({ kind: 'granted', runId: 'new-run' });
+  });
+
+  it('keeps that place if a signal to the run before finds nobody', () => {
+    const budget = new TestBudget({ limit: 0 });
+    budget.ask('a', startedLater);
+    budget.pause();
+    const signals = budget.signals();
+    budget.ask('a', afterReset);
+    budget.noteClosed(signals);
+    expect(budget.line()).toEqual(['a']);
+  });
+
+  it('is granted the next send if the one before was not sent', () => {
+    const budget = new TestBudget({ limit: 1 });
+    budget.ask('a');
+    expect(budget.ask('a', afterReset)).toMatchObject({ kind: 'earlierSend', outcome: null });
+    budget.report('a', 'notSent', { runId: 'run-of-a' });
+    expect(budget.ask('a')).toMatchObject({ kind: 'earlierSend', outcome: 'notSent' });
+    expect(budget.ask('a', { sendNumber: 2 })).toMatchObject({ kind: 'granted', runId: 'new-run' });
+  });
+
+  it('takes the turn of its job again while nobody else was granted it', () => {
+    const budget = new TestBudget();
+    budget.send('a', { job: 'x' });
+    budget.end('a');
+    expect(budget.ask('a', afterReset)).toMatchObject({ kind: 'earlierSend', outcome: 'sent', verdict: 'current' });
+    expect(budget.ask('b', { job: 'x' })).toMatchObject({ kind: 'waiting', reason: 'job-busy' });
+  });
+
+  it('leaves the turn to another follow-up that was granted it', () => {
+    const budget = new TestBudget();
+    budget.send('a', { job: 'x' });
+    budget.ask('b', { job: 'x' });
+    budget.end('a');
+    expect(budget.granted()).toEqual(['b']);
+    expect(budget.ask('a', afterReset)).toMatchObject({ kind: 'earlierSend', outcome: 'sent', verdict: 'superseded' });
+    budget.end('a');
+    expect(budget.ask('c', { job: 'x' })).toMatchObject({ kind: 'waiting', reason: 'job-busy' });
+    budget.end('b');
+    expect(budget.granted()).toEqual(['c']);
+  });
+
+  it('does not know whether it has the turn if the budget learned of its send while it counted', () => {
+    const budget = new TestBudget({ isCounting: true });
+    budget.report('a', 'sent');
+    expect(budget.ask('a', afterReset)).toMatchObject({ kind: 'earlierSend', verdict: 'superseded' });
+  });
+
+  it('does not take the turn if its message was refused', () => {
+    const budget = new TestBudget({ isCounting: true });
+    budget.report('a', 'limited');
+    budget.book([]);
+    budget.resume();
+    budget.ask('a', afterReset);
+    expect(budget.ask('b', { job: 'a' })).toMatchObject({ kind: 'granted' });
+  });
+
+  it('learns of the later send although an earlier run reports its own refusal again', () => {
+    const budget = new TestBudget();
+    const refusal = { runId: 'first', sendNumber: 1, retryAfterMs: SECOND };
+    budget.ask('a', { runId: 'first' });
+    budget.report('a', 'limited', refusal);
+    budget.advance(2 * SECOND);
+    budget.ask('a', { sendNumber: 2 });
+    budget.report('a', 'sent');
+    budget.advance(MINUTE);
+    budget.report('a', 'limited', refusal);
+    expect(budget.ask('a', { ...afterReset, sendNumber: 2 })).toMatchObject({ kind: 'earlierSend', sendNumber: 2 });
+  });
+
+  it('learns of the later send also from a budget that has counted since', () => {
+    const budget = new TestBudget({ isCounting: true });
+    budget.book([running('a')]);
+    budget.report('a', 'limited', { runId: 'first', sendNumber: 1, retryAfterMs: SECOND });
+    expect(budget.ask('a', { ...afterReset, sendNumber: 2 })).toMatchObject({ kind: 'earlierSend', sendNumber: 2 });
+  });
 });

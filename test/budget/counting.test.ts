@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { slotEnds } from '../../src/budget/slots.js';
-import { Desk, followUp, HELD, HOUR, listed, MARGIN, MINUTE, testRules } from './support.js';
+import { Desk, followUp, HELD, HOUR, listed, MARGIN, MINUTE, testRules } from './rules.js';
 
 describe('a budget that counts', () => {
   testRules(`

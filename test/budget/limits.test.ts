@@ -3,7 +3,7 @@ import { slotEnds } from '../../src/budget/slots.js';
 import { type BudgetState, followUpKey, jobKey, type LatestSend } from '../../src/budget/state.js';
 import { trim } from '../../src/budget/trim.js';
 import { askSchema } from '../../src/protocol/index.js';
-import { askOf, Desk, lastTurn, names } from './support.js';
+import { askOf, Desk, lastTurn, names } from './rules.js';
 
 const MIB = 1_048_576;
 const hash = 'abcdefghijk';

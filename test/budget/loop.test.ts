@@ -4,7 +4,7 @@ import type { ListedSend } from '../../src/budget/counting.js';
 import { BudgetLoop, type BudgetPort, type RecentSends } from '../../src/budget/loop.js';
 import { slotEnds } from '../../src/budget/slots.js';
 import { newState } from '../../src/budget/state.js';
-import { askOf, followUp, HELD, HOUR, LEASE, listed, MARGIN, names, OVER, SECOND, T0 } from './support.js';
+import { askOf, followUp, HELD, HOUR, LEASE, listed, MARGIN, names, OVER, SECOND, T0 } from './rules.js';
 
 /** A workflow on Temporal, whose time passes by order. */
 class FakePort implements BudgetPort {

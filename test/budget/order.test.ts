@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { Budget } from '../../src/budget/budget.js';
 import { newState } from '../../src/budget/state.js';
 import type { Ask, AskReply, Granted } from '../../src/protocol/index.js';
-import { askOf, followUp, names, SECOND, T0 } from './support.js';
+import { askOf, followUp, names, SECOND, T0 } from './rules.js';
 
 const settings = { limit: 100, windowMs: 3_600_000, reserve: 0, marginMs: 0 };
 const RETRY_MS = 60 * SECOND;

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { createLimiter } from '../../src/simulator/limiter.js';
-import { HOUR, SECOND, T0 } from './support.js';
+import { HOUR, SECOND, T0 } from './rules.js';
 import { VirtualProject } from './virtual-project.js';
 
 const HOURS = 6;

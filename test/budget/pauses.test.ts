@@ -3,7 +3,7 @@ import { slotEnds } from '../../src/budget/slots.js';
 import { budgetStatus } from '../../src/budget/status.js';
 import { iso } from '../../src/common/index.js';
 import type { Refusal } from '../../src/contract/index.js';
-import { Desk, followUp, HELD, HOUR, lastTurn, LEASE, MINUTE, names, SECOND, T0 } from './support.js';
+import { Desk, followUp, HELD, HOUR, lastTurn, LEASE, MINUTE, names, SECOND, T0 } from './rules.js';
 
 const newDesk = () => new Desk({ limit: 100 });
 const askAll = (desk: Desk, ...all: string[]) => all.forEach((name) => desk.ask(name));

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import type { FollowUpSignal } from '../../src/budget/budget.js';
 import type { SendOutcome } from '../../src/contract/index.js';
 import type { AskReply } from '../../src/protocol/index.js';
-import { Desk } from './support.js';
+import { Desk } from './rules.js';
 
 const STEP = 5_000;
 const windowMs = 20 * STEP;

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import type { ZodType } from 'zod';
 import { iso } from '../../src/common/index.js';
 import { askSchema, fingerprint, followUpReportSchema, signalledReplySchema } from '../../src/protocol/index.js';
-import { askOf, lastTurn, T0 } from './support.js';
+import { askOf, lastTurn, T0 } from './rules.js';
 
 const send = { workflowId: 'w', runId: 'r', sendNumber: 1 };
 const outcomeReport = { kind: 'outcome', ...send, outcome: 'notSent', atMs: T0, refusal: 'payment', retryAfterMs: 5 };

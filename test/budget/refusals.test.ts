@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { describeBudget } from '../../src/budget/budget-details.js';
 import { budgetStatus } from '../../src/budget/status.js';
-import { HOUR, MINUTE, SECOND, T0 } from './support.js';
+import { HOUR, MINUTE, SECOND, T0 } from './rules.js';
 import { type Response, VirtualProject } from './virtual-project.js';
 
 const SENT: Response = { outcome: 'sent', statusCode: 200 };

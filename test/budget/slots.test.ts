@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { iso } from '../../src/common/index.js';
-import { Desk, followUp, HOUR, names, T0, testRules } from './support.js';
+import { Desk, followUp, HOUR, names, T0, testRules } from './rules.js';
 
 describe('a slot', () => {
   testRules(`

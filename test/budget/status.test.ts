@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { describeBudget } from '../../src/budget/budget-details.js';
 import { budgetStatus } from '../../src/budget/status.js';
-import { Desk, followUp, MINUTE, OVER } from './support.js';
+import { Desk, followUp, MINUTE, OVER } from './rules.js';
 
 it('says what the service answered, and not that it accepts others if it refused each for its own reason', () => {
   const desk = new Desk();

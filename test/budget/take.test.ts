@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { budgetStatus } from '../../src/budget/status.js';
 import { iso } from '../../src/common/index.js';
-import { Desk, HELD, HOUR, MINUTE, T0, testRules } from './support.js';
+import { Desk, HELD, HOUR, MINUTE, T0, testRules } from './rules.js';
 
 const statusOf = (desk: Desk) => budgetStatus('project', desk.state, desk.nowMs);
 

@@ -3,7 +3,7 @@ import { newState } from '../../src/budget/state.js';
 import type { Lane, SendOutcome } from '../../src/contract/index.js';
 import { refusalOf } from '../../src/protocol/index.js';
 import { createRandom } from '../../src/simulator/random.js';
-import { HOUR, MINUTE, SECOND, T0 } from './support.js';
+import { HOUR, MINUTE, SECOND, T0 } from './rules.js';
 
 /** What the service answers to a message. */
 export interface Response {

@@ -23,7 +23,7 @@ import {
   type Trouble,
 } from '../../src/follow-up/port.js';
 import type { AskReply, EarlierSend, Full, Granted, Waiting } from '../../src/protocol/index.js';
-import { msOf } from '../budget/support.js';
+import { msOf } from '../budget/rules.js';
 
 export const START_MS = Date.UTC(2026, 0, 5, 12);
 export const SECOND = 1_000;

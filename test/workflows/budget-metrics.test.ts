@@ -1,7 +1,7 @@
 import type { MetricMeter } from '@temporalio/common';
 import { afterEach, expect, test, vi } from 'vitest';
 import { createBudgetMetrics } from '../../src/workflows/budget-metrics.js';
-import { Desk, OVER } from '../budget/support.js';
+import { Desk, OVER } from '../budget/rules.js';
 
 afterEach(() => vi.useRealTimers());
 
