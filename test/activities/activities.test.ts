@@ -115,7 +115,7 @@ describe('askForSlot', () => {
     return { ...given, ...given.run(given.askForSlot, { ...request, ...more }) };
   };
 
-  test('reads the job, then asks for this run with what the worker’s configuration says', async () => {
+  test('reads the job, then asks the budget in the name of this run, with the settings of the worker', async () => {
     const { result, calls, budgets } = askIn({ job: () => ({ ...rest, model: 'm' }), replies: [waiting()()] });
     expect(await result).toEqual({ kind: 'asked', jobBefore: rest, reply: waiting()() });
     expect(calls).toEqual(['get', 'ask']);
@@ -133,14 +133,14 @@ describe('askForSlot', () => {
     expect([await result, calls]).toEqual([reply, ['get']]);
   });
 
-  test('asks for a place behind the message that the job works on', async () => {
+  test('asks for a place in line behind the message that the job works on', async () => {
     const job = () => ({ ...working, transcript: 'long' });
     const { result, budgets } = askIn({ job, replies: [waiting()()] });
     expect(await result).toEqual({ kind: 'asked', busyJob: working, reply: waiting()() });
     expect(budgets.ask.mock.calls[0]?.[1]).toMatchObject({ jobIs: 'at-work' });
   });
 
-  test('asks by request although the job is at work', async () => {
+  test('asks to send to a job at work if whenActive is "send"', async () => {
     const { result, budgets } = askIn({ job: () => working, replies: [waiting()()] }, { whenActive: 'send' });
     expect(await result).toMatchObject({ kind: 'asked', jobBefore: working });
     expect(budgets.ask.mock.calls[0]?.[1]).not.toHaveProperty('jobIs');
@@ -148,17 +148,20 @@ describe('askForSlot', () => {
 
   const earlier = earlierSend()();
   test.each<[string, AgentJob, AskReply, object]>([
-    ['a send that is known', archived, earlier, { kind: 'asked', reply: earlier }],
-    ['a place in line', archived, waiting()(), { kind: 'archived' }],
-  ])('in doubt, asks even if the job is archived: %s', async (_, job, reply, expected) => {
-    expect(await askIn({ job: () => job, replies: [reply] }, { isInDoubt: true }).result).toMatchObject(expected);
-  });
+    ['knows the send', archived, earlier, { kind: 'asked', reply: earlier }],
+    ['has only a place in line', archived, waiting()(), { kind: 'archived' }],
+  ])(
+    'if an earlier send is in doubt, asks although the job is archived: the budget %s',
+    async (_, job, reply, expected) => {
+      expect(await askIn({ job: () => job, replies: [reply] }, { isInDoubt: true }).result).toMatchObject(expected);
+    },
+  );
 
   test.each([
     ['credentials', 'credentials'],
     ['limited', 'limited'],
     ['payment', 'payment'],
-  ])('asks for a place without the job before where the read is refused as %s (G10)', async (reason, refusal) => {
+  ])('asks for a place in line without a baseline if the read is refused as %s', async (reason, refusal) => {
     const refused = failed(reason, { retryAfterMs: 9_000 });
     const { result, budgets } = askIn({ job: () => refused, replies: [waiting()()] });
     expect(await result).toEqual({ kind: 'asked', refusal: refused.message, reply: waiting()() });
@@ -169,12 +172,12 @@ describe('askForSlot', () => {
     ['network', 'service', 9_000],
     ['rejected', 'service', undefined],
     ['no-key', 'credentials', 9_000],
-  ])('a read that fails as %s blocks the follow-up with the reason %s', async (reason, type, nextRetryDelay) => {
+  ])('blocks the follow-up if the read fails as %s, with the reason %s', async (reason, type, nextRetryDelay) => {
     const job = () => failed(reason, { ...(nextRetryDelay && { retryAfterMs: nextRetryDelay }) });
     await expect(askIn({ job }).result).rejects.toThrow(failure({ type, nonRetryable: false, nextRetryDelay }));
   });
 
-  test('a budget that does not reply blocks it', async () => {
+  test('blocks the follow-up if the budget is stopped or does not reply', async () => {
     const stopped = askIn({ replies: [new BudgetStoppedError('p')] });
     await expect(stopped.result).rejects.toThrow(failure({ type: 'budget-stopped', nextRetryDelay: '1m' }));
     await expect(stopped.result).rejects.toThrow('budget restore p');
@@ -184,10 +187,10 @@ describe('askForSlot', () => {
     await expect(silent.result).rejects.not.toThrow('abcdefghijklmnop');
   });
 
-  describe('a grant of a run that was closed before it', () => {
+  describe('a grant to an earlier run', () => {
     const before: Partial<EarlierSend> = { outcome: null, grantedAtMs: START_MS };
 
-    test('was never used: it is given back, and asked for again', async () => {
+    test('is given back as unused, and asked for again, if that run was closed before the grant', async () => {
       const replies = [earlierSend({ ...before, sendNumber: 2 })(), granted()()];
       const { result, calls, budgets } = askIn({ replies, closedAtMs: async () => START_MS - 1_001 });
       expect(await result).toMatchObject({ reply: { kind: 'granted', runId: 'run' } });
@@ -198,12 +201,12 @@ describe('askForSlot', () => {
     });
 
     test.each<[string, Partial<EarlierSend>, number | undefined]>([
-      ['was closed later', before, START_MS],
-      ['was closed within the margin of clocks', before, START_MS - 1_000],
+      ['was closed after the grant', before, START_MS],
+      ['was closed within the margin between clocks', before, START_MS - 1_000],
       ['still runs', before, undefined],
-      ['is not remembered', { ...before, grantedTo: '' }, START_MS - 5_000],
-      ['has reported how it ended', { ...before, outcome: 'unknown' }, START_MS - 5_000],
-    ])('may have been used where the run %s', async (_, more, closedAtMs) => {
+      ['is not known', { ...before, grantedTo: '' }, START_MS - 5_000],
+      ['has reported the outcome', { ...before, outcome: 'unknown' }, START_MS - 5_000],
+    ])('may have been used if that run %s', async (_, more, closedAtMs) => {
       const { result, calls } = askIn({ replies: [earlierSend(more)()], closedAtMs: async () => closedAtMs });
       expect(await result).toMatchObject({ reply: { kind: 'earlierSend', ...more } });
       expect(calls).toEqual(['get', 'ask']);
@@ -237,7 +240,7 @@ describe('sendMessage', () => {
     return { ...given, ...given.run(given.sendMessage, { ...request, ...more }, info) };
   };
 
-  test('posts once, and names its grant, the job before and after it, and what the service’s response means', async () => {
+  test('posts once, and returns its grant, the job before and after, and the outcome', async () => {
     const { result, calls } = send({}, { jobBefore: rest });
     const expected = { grant: 'run/3', outcome: 'sent', statusCode: 200, jobBefore: rest, job: working };
     expect([await result, calls]).toEqual([expected, ['post']]);
@@ -247,7 +250,7 @@ describe('sendMessage', () => {
     expect(await send({ sent }, { jobBefore: rest }).result).toEqual({ ...sent, grant: 'run/3', jobBefore: rest });
   });
 
-  test('reads the job if it waited, and keeps it in a heartbeat before the post', async () => {
+  test('without a baseline, reads the job and keeps it in a heartbeat before the post', async () => {
     const { result, calls, beats } = send({ job: () => s.done });
     expect(await result).toMatchObject({ outcome: 'sent', jobBefore: s.done });
     expect(calls).toEqual(['get', 'beat', 'post']);
@@ -261,14 +264,14 @@ describe('sendMessage', () => {
     [failed('service', { retryAfterMs: 1 }), {}],
     [failed('limited', { retryAfterMs: 9_000 }), { refusal: 'limited', retryAfterMs: 9_000 }],
     [failed('credentials'), { refusal: 'credentials' }],
-  ])('sends nothing where the job it reads is %o', async (job, refusal) => {
+  ])('sends nothing if its read shows %o', async (job, refusal) => {
     const { result, calls } = send({ job: () => job });
     const outcome = { grant: 'run/3', outcome: 'notSent', message: expect.any(String) as string, ...refusal };
     expect(await result).toEqual(outcome);
     expect(calls).not.toContain('post');
   });
 
-  test('sends to a job at work by request', async () => {
+  test('sends to a job at work if whenActive is "send"', async () => {
     const { result } = send({ job: () => working }, { whenActive: 'send' });
     expect(await result).toMatchObject({ outcome: 'sent', jobBefore: working });
   });
@@ -277,7 +280,7 @@ describe('sendMessage', () => {
     ['another run than that of the grant', 'foreign', { workflowExecution: { workflowId, runId: 'other' } }],
     ['a second attempt', 'unknown', { attempt: 2 }],
     ['an activity that was reset', 'unknown', { currentAttemptScheduledTimestampMs: START_MS + 1 }],
-  ])('%s sends nothing', async (_, outcome, info) => {
+  ])('sends nothing in %s', async (_, outcome, info) => {
     const { result, calls } = send({}, { jobBefore: rest }, info);
     expect(await result).toMatchObject({ grant: 'run/3', outcome });
     expect(calls).toEqual([]);
@@ -294,7 +297,7 @@ describe('sendMessage', () => {
   test.each([
     ['its stopwatch', { wallMs: () => START_MS, stopwatchMs: () => Date.now() }],
     ['its wall clock', { wallMs: () => Date.now(), stopwatchMs: () => 0 }],
-  ])('a process that stands still before its post sends nothing, by %s', async (_, clocks) => {
+  ])('sends nothing if the process stood still before the post, as %s shows', async (_, clocks) => {
     for (const [ms, outcome] of [[29_999, 'sent'] as const, [30_000, 'notSent'] as const]) {
       vi.setSystemTime(START_MS);
       const job = () => (vi.setSystemTime(START_MS + ms), rest);
@@ -305,7 +308,7 @@ describe('sendMessage', () => {
 
 const outcome = { kind: 'outcome', workflowId, sendNumber: 1, atMs: START_MS } as const;
 test.each([
-  ['reports on its own grant', { ...outcome, runId: 'run', outcome: 'notSent' } as const, 1],
+  ['reports the outcome of its own grant', { ...outcome, runId: 'run', outcome: 'notSent' } as const, 1],
   ['reports the outcome of another run’s send', { ...outcome, runId: 'earlier', outcome: 'sent' } as const, 1],
   ['reports its end', { kind: 'end', workflowId, runId: 'run' } as const, 1],
   ['does not free the grant of another run', { ...outcome, runId: 'earlier', outcome: 'notSent' } as const, 0],
@@ -315,7 +318,7 @@ test.each([
   expect(budgets.report).toHaveBeenCalledTimes(times);
 });
 
-test('listRecentSends looks back a lease and a drain further: a send may leave when its follow-up is closed', async () => {
+test('listRecentSends looks back further by a lease and a drain, because a send may outlive its follow-up', async () => {
   const { run, listRecentSends, budgets } = worker({});
   const query = { projectId: 'p', sinceMs: START_MS };
   const sends = await run(listRecentSends, query).result;
@@ -349,7 +352,7 @@ describe('watchJob', () => {
     expect(beats.at(-1)).toMatchObject({ polls: 6, job: working, nextPollAt: '2026-01-05T12:02:40.858Z' });
   });
 
-  test('takes a response for as old as its request, also if the process stood still in between', async () => {
+  test('takes a response for as old as its request, even if the process stood still in between', async () => {
     const job = () => {
       vi.setSystemTime(START_MS + HOUR);
       return s.rest;
@@ -361,7 +364,7 @@ describe('watchJob', () => {
     expect(await result).toMatchObject({ kind: 'ended' });
   });
 
-  test.each([0, 30])('believes no end sooner if the attempt before was taken %s s late', async (lateS) => {
+  test.each([0, 30])('believes no end sooner if the previous attempt began %s s late', async (lateS) => {
     const broken = { ...rest, status: 'failed' };
     const baseline = { job: broken, readByMs: START_MS };
     const steady = { baseline, poll: { ...s.watchSettings.poll, maxIntervalMs: 5 * SECOND } };
@@ -394,7 +397,7 @@ describe('watchJob', () => {
   });
 
   test.each<[string, Partial<WatchRequest>, Partial<Info>]>([
-    ['the heartbeat of the attempt before', {}, { heartbeatDetails: sleeping.observation, attempt: 2 }],
+    ['the heartbeat of the previous attempt', {}, { heartbeatDetails: sleeping.observation, attempt: 2 }],
     ['what an earlier watch has seen', sleeping, {}],
   ])('goes on from %s, at the time of its next poll', async (_, more, info) => {
     const { result, reads } = watch({ job: () => s.done }, more, info);
@@ -404,7 +407,7 @@ describe('watchJob', () => {
     expect(await result).toMatchObject({ kind: 'ended', observation: { polls: 41, observedActive: true } });
   });
 
-  test('leaves the process for a long sleep if too many sleep, after it has read what is due', async () => {
+  test('ends its attempt for a long sleep if too many watches sleep, after a read that is due', async () => {
     const given = worker({ maxWatches: 1, job: () => working });
     const sleeper = given.run(given.watchJob, { ...request, ...sleeping });
     const later = { type: 'Later', category: ApplicationFailureCategory.BENIGN, nonRetryable: false };
@@ -423,7 +426,7 @@ describe('watchJob', () => {
     third.cancel();
   });
 
-  test('is handed back at once when the process is about to end', async () => {
+  test('ends its attempt at once when the process is about to end', async () => {
     const handBack = new AbortController();
     const { result, reads } = watch({ handBack: handBack.signal }, sleeping);
     await pass(MINUTE);
@@ -434,7 +437,7 @@ describe('watchJob', () => {
     expect([Date.now(), reads(), due.reads()]).toEqual([START_MS + MINUTE, 0, 0]);
   });
 
-  test('ends at once on a cancel', async () => {
+  test('ends at once when it is cancelled', async () => {
     const { result, cancel, reads } = watch({}, sleeping);
     await pass(SECOND);
     cancel();
@@ -442,7 +445,7 @@ describe('watchJob', () => {
     expect([Date.now(), reads()]).toEqual([START_MS + SECOND, 0]);
   });
 
-  test('is foreign in another run, which reads nothing', async () => {
+  test('ends as foreign in another run, and reads nothing', async () => {
     const { result, calls } = watch({}, { runId: 'earlier' });
     expect(await result).toMatchObject({ kind: 'foreign', observation: { polls: 0 } });
     expect(calls).toEqual([]);
@@ -459,7 +462,7 @@ describe('watchJob', () => {
     expect(beats.at(-1)).toMatchObject({ nextPollAt: iso(START_MS + 5 * SECOND + nextMs) });
   });
 
-  test('looks at its deadline, and ends', async () => {
+  test('reads the job at its deadline, and ends', async () => {
     const more = { observation: seenBefore(0), deadlineMs: START_MS + 90 * SECOND };
     const { result, reads } = watch({ job: () => working }, more);
     await pass(90 * SECOND);
@@ -467,18 +470,21 @@ describe('watchJob', () => {
     expect(reads()).toBe(3);
   });
 
-  test.each([DAY, -DAY])('judges by the server’s time: this clock is wrong by %i ms', async (wrongMs) => {
-    vi.setSystemTime(START_MS + wrongMs);
-    const observation = { ...seenBefore(0), observedActive: false };
-    // It ends when the settle time is over, with the third read.
-    const { result, reads } = watch({}, { observation, deadlineMs: START_MS + HOUR, prLinkGraceMs: 0 });
-    await pass(2 * MINUTE - 1);
-    expect(reads()).toBe(2);
-    await pass(1);
-    expect(await result).toMatchObject({ kind: 'ended', observation: { polls: 43 } });
-  });
+  test.each([DAY, -DAY])(
+    'judges by the time of the server if the clock of the machine is wrong by %i ms',
+    async (wrongMs) => {
+      vi.setSystemTime(START_MS + wrongMs);
+      const observation = { ...seenBefore(0), observedActive: false };
+      // It ends when the settle time is over, with the third read.
+      const { result, reads } = watch({}, { observation, deadlineMs: START_MS + HOUR, prLinkGraceMs: 0 });
+      await pass(2 * MINUTE - 1);
+      expect(reads()).toBe(2);
+      await pass(1);
+      expect(await result).toMatchObject({ kind: 'ended', observation: { polls: 43 } });
+    },
+  );
 
-  test('the time of an attempt counts from when the server scheduled it', async () => {
+  test('counts the time of an attempt from when the server scheduled it', async () => {
     const { result } = watch({}, sleeping, { currentAttemptScheduledTimestampMs: START_MS + DAY });
     expect(await result).toMatchObject({ kind: 'ended', observation: { polls: 41 } });
   });

@@ -33,7 +33,7 @@ function useBudgets() {
   return { ask, report, open, asked: () => open.map(({ workflowId }) => workflowId).join(', ') };
 }
 
-test('one ask at a time goes out for a project, and others do not wait for it', async () => {
+test('a project has one ask under way at a time, and other projects do not wait for it', async () => {
   const { ask, open, asked } = useBudgets();
   const first = ask('p', '1');
   ask('p', '2');
@@ -46,7 +46,7 @@ test('one ask at a time goes out for a project, and others do not wait for it', 
   expect(asked()).toBe('1, 3, 2');
 });
 
-test('an ask whose activity ended while it waited does not go out, and one that fails keeps nobody', async () => {
+test('an ask that was cancelled while it waited is not made, and one that fails does not block the next', async () => {
   const { ask, open, asked } = useBudgets();
   const first = ask('p', '1');
   const second = ask('p', '2');
@@ -64,7 +64,7 @@ describe('a budget that does not reply within three seconds', () => {
   beforeEach(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] }));
   afterEach(() => void vi.useRealTimers());
 
-  test('keeps nobody waiting: one ask finds out whether it replies again', async () => {
+  test('keeps no ask waiting, except one that finds out whether it replies again', async () => {
     const { ask, open, asked } = useBudgets();
     const first = ask('p', '1');
     const second = ask('p', '2');
@@ -85,7 +85,7 @@ describe('a budget that does not reply within three seconds', () => {
     expect(await probe.reply).toEqual({ kind: 'ended' });
   });
 
-  test('is asked by all, one after the other, once it has answered', async () => {
+  test('gets all asks again, one after the other, once it has replied', async () => {
     const { ask, open, asked } = useBudgets();
     ask('p', '1');
     await settled();
@@ -121,7 +121,7 @@ test('a budget that does not reply is asked again what it knows of earlier sends
   expect(answers).toEqual([]);
 });
 
-test('a budget whose last run is closed is stopped, and says how to start it', async () => {
+test('an ask to a budget whose last run is closed fails with how to start the budget again', async () => {
   const { ask, open } = useBudgets();
   const { reply } = ask('p', '1');
   await settled();
@@ -130,7 +130,7 @@ test('a budget whose last run is closed is stopped, and says how to start it', a
   await expect(reply).rejects.toThrow('follow-up budget restore p');
 });
 
-test('a budget that does not run does not need to know; any other failure is repeated', async () => {
+test('a report to a budget that does not run is dropped; any other failure of a report is thrown', async () => {
   const { report, open } = useBudgets();
   const closed = report();
   open[0]?.finish(new WorkflowNotFoundError('gone', 'project-budget/p', undefined));

@@ -97,7 +97,7 @@ test('a request gets one connection; a second one is refused', async () => {
   reset();
 });
 
-test('closing waits for a message and a read that are under way, and sends nothing afterwards', async () => {
+test('a client that closes waits for a message and a read under way, and sends nothing afterwards', async () => {
   const held: PeerConnection[] = [];
   const peer = await usePeer(acts((connection) => held.push(connection)));
   const client = useClient(peer.url);

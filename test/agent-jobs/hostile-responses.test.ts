@@ -42,10 +42,10 @@ test.each([
 });
 
 test.each([
-  ['a deeply nested body', `{"id":"a","x":${'['.repeat(60_000)}${']'.repeat(60_000)}}`, '64 levels'],
+  ['deep nesting', `{"id":"a","x":${'['.repeat(60_000)}${']'.repeat(60_000)}}`, '64 levels'],
   ['numbers that grow when they are written out', `{"id":"a","x":[${'1e20,'.repeat(25_000)}1]}`, '131072 bytes'],
   ['bytes that are not text', `{"id":"a","x":"${'\u00ff'.repeat(120_000)}"}`, '131072 bytes'],
-])('%s within 128 KiB are no job', async (_name, text, problem) => {
+])('a response within 128 KiB is no job if it has %s', async (_name, text, problem) => {
   const head = `HTTP/1.1 200 OK\r\ncontent-length: ${text.length}\r\n\r\n`;
   const peer = await usePeer(acts(({ socket }) => socket.end(head + text, 'latin1')));
   const client = useClient(peer.url);

@@ -7,21 +7,25 @@ const NOW_MS = Date.parse('2026-03-01T12:00:00Z');
 const DATE = 'Sun, 01 Mar 2026 12:00:30 GMT';
 
 test.for<[title: string, retryAfter: string | string[] | undefined, ms: number | undefined, date?: string]>([
-  ['seconds', '120', 120_000],
-  ['seconds between spaces', ' 5 ', 5_000],
-  ['a fraction of a second', '0.25', 250],
-  ['two headers: the longer time', ['3', '9'], 9_000],
-  ['an HTTP date, by the local clock', DATE, 30_000],
-  ['an HTTP date, by the Date header', DATE, 90_000, 'Sun, 01 Mar 2026 11:59:00 GMT'],
-  ['an HTTP date, with an invalid Date header', DATE, 30_000, 'yesterday'],
-  ['a year: shortened', '31536000', MAX_RETRY_AFTER_MS],
-  ['a date in a year: shortened', 'Mon, 01 Mar 2027 12:00:00 GMT', MAX_RETRY_AFTER_MS],
-  ['more digits than a number has: shortened', '9'.repeat(400), MAX_RETRY_AFTER_MS],
-  ['a date in the past: none', 'Sun, 01 Mar 2026 11:00:00 GMT', undefined],
+  ['in seconds is read', '120', 120_000],
+  ['between spaces is read', ' 5 ', 5_000],
+  ['of a fraction of a second is read', '0.25', 250],
+  ['that comes twice gives the longer time', ['3', '9'], 9_000],
+  ['with an HTTP date counts from the local clock', DATE, 30_000],
+  ['with an HTTP date counts from the Date header', DATE, 90_000, 'Sun, 01 Mar 2026 11:59:00 GMT'],
+  ['with an HTTP date counts from the local clock if the Date header is invalid', DATE, 30_000, 'yesterday'],
+  ['of a year is shortened', '31536000', MAX_RETRY_AFTER_MS],
+  ['with a date in a year is shortened', 'Mon, 01 Mar 2027 12:00:00 GMT', MAX_RETRY_AFTER_MS],
+  ['with more digits than a number has is shortened', '9'.repeat(400), MAX_RETRY_AFTER_MS],
+  ['with a date in the past gives no wait', 'Sun, 01 Mar 2026 11:00:00 GMT', undefined],
   ...['0', '-5', 'NaN', 'Infinity', '1e3', '2027-01-01', 'soon', '', undefined].map(
-    (value): [string, string | undefined, undefined] => [`${value}: none`, value, undefined],
+    (value): [string, string | undefined, undefined] => [
+      `${value === undefined ? 'that is missing' : `of "${value}"`} gives no wait`,
+      value,
+      undefined,
+    ],
   ),
-])('a Retry-After of %s', ([, retryAfter, ms, date]) => {
+])('a Retry-After %s', ([, retryAfter, ms, date]) => {
   expect(parseRetryAfterMs(retryAfter, date, NOW_MS)).toBe(ms);
 });
 

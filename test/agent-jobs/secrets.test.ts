@@ -121,7 +121,7 @@ test('if the service echoes the key everywhere, no outcome contains it', async (
   expect(shown).toContain(MASK);
 });
 
-test('a key at the edge of the 500 characters, or torn apart by terminal escapes, is masked', async () => {
+test('a key that is cut off after 500 characters, or torn apart by terminal escapes, is masked', async () => {
   const torn = `${API_KEY.slice(0, 9)}\u001b[0m${API_KEY.slice(9)}`;
   for (const error of [`${'x'.repeat(480)}${API_KEY}`, torn, { error: torn }]) {
     const { message } = await send(useClient((await usePeer(writes(respond(400, error)))).url));

@@ -39,10 +39,16 @@ const before: Row[] = [
   ['resets on accept', atAccept((raw) => raw.resetAndDestroy()), 'notSent', 'network', tls],
   ['closes in the TLS handshake', atHello((raw) => raw.end()), 'notSent', 'network', tls],
   ['resets in the TLS handshake', atHello((raw) => raw.resetAndDestroy()), 'notSent', 'network', tls],
-  ['stalls in it', silent, 'notSent', 'timeout', { ...stalls, client: { connectTimeoutMs: 200 } }],
-  ['stalls in it beyond the deadline', silent, 'notSent', 'timeout', { ...stalls, client: { sendTimeoutMs: 200 } }],
+  ['stalls in the TLS handshake', silent, 'notSent', 'timeout', { ...stalls, client: { connectTimeoutMs: 200 } }],
+  [
+    'stalls in the TLS handshake beyond the deadline',
+    silent,
+    'notSent',
+    'timeout',
+    { ...stalls, client: { sendTimeoutMs: 200 } },
+  ],
   ['does not speak TLS', plainText, 'notSent', 'network', { ...tls, message: /TLS/ }],
-  ['has the certificate of another', otherHost, 'notSent', 'network', { ...tls, message: /another host name/ }],
+  ['has the certificate of another host', otherHost, 'notSent', 'network', { ...tls, message: /another host name/ }],
   ['has an expired certificate', { certificate: 'expired' }, 'notSent', 'network', { ...tls, message: /expired/ }],
 ];
 const unanswered: Row[] = [

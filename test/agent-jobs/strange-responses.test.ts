@@ -51,13 +51,23 @@ const rows: Row[] = [
     { outcome: 'rejected', statusCode: 400, message: 'HTTP 400: no such thing' },
   ],
   redirect('a redirect to another path', 307, { location: '/v3/in' }, 'redirect to /v3/in, which is not followed'),
-  redirect('one with a query', 302, { location: 'https://login.example/?next=%2Fv2' }, 'to https://login.example/, w'),
-  redirect('one with the key in it', 301, { location: `/${encodeURIComponent(API_KEY)}` }, 'to /\\[masked\\], which'),
-  redirect('one with a token in it', 303, { location: '/in?token=0123456789#456' }, 'to /in, which'),
-  redirect('one with a password in it', 302, { location: password }, 'to https://git.example/in, which'),
-  redirect('one without a scheme', 302, { location: password.slice(6) }, 'to //git.example/in, which'),
-  redirect('one to a very long path', 302, { location: `/${'x'.repeat(5_000)}` }, 'to /x{198}…, which'),
-  redirect('one without a location', 308, {}, 'a redirect, which'),
+  redirect(
+    'a redirect with a query',
+    302,
+    { location: 'https://login.example/?next=%2Fv2' },
+    'to https://login.example/, w',
+  ),
+  redirect(
+    'a redirect with the key in it',
+    301,
+    { location: `/${encodeURIComponent(API_KEY)}` },
+    'to /\\[masked\\], which',
+  ),
+  redirect('a redirect with a token in it', 303, { location: '/in?token=0123456789#456' }, 'to /in, which'),
+  redirect('a redirect with a password in it', 302, { location: password }, 'to https://git.example/in, which'),
+  redirect('a redirect without a scheme', 302, { location: password.slice(6) }, 'to //git.example/in, which'),
+  redirect('a redirect to a very long path', 302, { location: `/${'x'.repeat(5_000)}` }, 'to /x{198}…, which'),
+  redirect('a redirect without a location', 308, {}, 'a redirect, which'),
   unread('a gzip body', gzip, 'content encoding gzip.*not requested', { 'content-encoding': 'gzip' }),
   unread('a brotli body', gzip, 'content encoding BR', { 'content-encoding': 'BR' }),
   unread('an encoding with the key in it', gzip, 'content encoding x{30} \\[masked\\], which', {
@@ -75,8 +85,12 @@ const rows: Row[] = [
   noJob('an error object with an id of its own', { error: { message: 'denied' }, id: 'req-1' }, 'not an agent job'),
   noJob('an error with a status that no job has', { error: 'denied', status: 'error' }, 'not an agent job: denied'),
   noJob('an error with a numeric status', { error: 'denied', status: 500 }, 'not an agent job'),
-  noJob('an error as JSend has it', { status: 'error', message: 'the agent is busy' }, 'nor a status that jobs have'),
-  noJob('an answer with a numeric status', { status: 503, message: 'busy' }, 'not an agent job: status'),
+  noJob(
+    'an error in the JSend format',
+    { status: 'error', message: 'the agent is busy' },
+    'nor a status that jobs have',
+  ),
+  noJob('a response with a numeric status', { status: 503, message: 'busy' }, 'not an agent job: status'),
   noJob('a field of a job with another type', { source: 'firewall', message: 'blocked' }, 'not an agent job: source'),
   noJob('an error with the status of a job', { error: 'denied', status: 'failed' }, 'not an agent job: denied'),
   noJob('an empty object', {}, 'neither an id nor a status'),
@@ -84,7 +98,7 @@ const rows: Row[] = [
   noJob('a list of jobs', [JOB], 'not an agent job'),
   noJob('null', 'null', 'not an agent job'),
   unread('a wrong type within a job', { id: 'job-1', source: { repository: 1 } }, 'source.repository'),
-  noJob('a page', '<html>Sign in</html>', 'not JSON'),
+  noJob('an HTML page', '<html>Sign in</html>', 'not JSON'),
   job('a job without an id', { status: 'active' }),
   unread('a job without an id and a status', { model: 'm', prLink: null }, 'neither an id nor a status that jobs have'),
   job('a job without a status', { id: 'job-1', model: 'm' }),
@@ -112,8 +126,11 @@ const interim: [string, string[]][] = [
   ['a hundred 100 in pieces of 7 bytes', CONTINUE.repeat(100).match(/[^]{1,7}/g) ?? []],
 ];
 
-describe.each([false, true])('over TLS: %s', (secure) => {
-  test.each(interim)('%s is skipped, before each response', async (_name, before) => {
+describe.each([
+  ['plain TCP', false],
+  ['TLS', true],
+])('over %s', (_transport, secure) => {
+  test.each(interim)('%s before each response is skipped', async (_name, before) => {
     const script = acts((connection) => writeInPieces(connection, [...before, respond(200, JOB)]));
     const peer = await usePeer({ ...script, secure });
     const client = useClient(peer.url);
@@ -136,10 +153,10 @@ test('a body of which a piece looks like an interim response stays as it is', as
 });
 
 test.each([
-  ['an interim answer alone', CONTINUE],
-  ['half an interim answer', CONTINUE.slice(0, 15)],
-  ['an interim answer with 100 KB of headers', `HTTP/1.1 103 Early Hints\r\nx: ${'y'.repeat(100_000)}\r\n\r\n`],
-])('%s is no answer: the message may have been delivered', async (_name, bytes) => {
+  ['an interim response alone', CONTINUE],
+  ['half an interim response', CONTINUE.slice(0, 15)],
+  ['an interim response with 100 KB of headers', `HTTP/1.1 103 Early Hints\r\nx: ${'y'.repeat(100_000)}\r\n\r\n`],
+])('%s leaves open whether the message was delivered', async (_name, bytes) => {
   const peer = await usePeer(writes(bytes));
   const client = useClient(peer.url);
   expect(await send(client)).toMatchObject({ outcome: 'unknown' });

@@ -18,7 +18,7 @@ it.each([
   [499, 'other', 'rejected', 'rejected'],
   [503, 'none', 'unknown', 'service'],
   [999, 'none', 'unknown', 'service'],
-] as const)('HTTP %i with the body %s means %s of a message and %s of a read', (status, body, message, read) => {
+] as const)('HTTP %i with the body %s means %s for a message and %s for a read', (status, body, message, read) => {
   expect(signOf(status, body)).toMatchObject({ message, read });
 });
 

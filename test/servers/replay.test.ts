@@ -21,7 +21,7 @@ test.runIf(testServerAge === 'oldest')('this test run uses the oldest server', a
   expect(`v${serverVersion}`).toBe(GO_SERVER_MODULE.oldest.version);
 });
 
-test('the histories of a batch, its part, its follow-ups and their budget on this server replay', async () => {
+test('histories that this server records of a batch, its part, its follow-ups and their budget replay', async () => {
   const projectId = `replay-${Date.now()}`;
   makeItems(stack, [projectId], 3);
   const jobIds = ['job-0', 'job-1', 'job-2'];

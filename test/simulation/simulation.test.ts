@@ -58,11 +58,11 @@ test('every rule that can be taken out stands once in its file', () => {
   for (const rule of Object.keys(breaks)) expect(withoutRule(rule).text).not.toBe('');
 });
 
-test.each(['count', 'turn', 'pause', 'share'])('it is noticed if the rule "%s" is missing', async (rule) => {
+test.each(['count', 'turn', 'pause', 'share'])('the simulation notices that the rule "%s" is missing', async (rule) => {
   expect(await findBreak(rule)).toMatch(/ in seed \d+ of /);
 });
 
-test('the same seed has the same trace, and leaves no changed global behind', async () => {
+test('a seed always has the same trace, and leaves no changed global behind', async () => {
   const { random } = Math;
   for (const profile of ['calm', 'all', 'batch']) {
     const first = await runSeed(profile, 7);

@@ -31,8 +31,18 @@ const cases: Case[] = [
     { 0: atWork },
     { staleWindowMs: 500, shown: { 50: old, 499: old, 500: ended } },
   ],
-  ['moves the end of its turn when it is steered', [0, 90], { 150: atWork, 190: { status: 'failed', prLink } }, fails],
-  ['never ends a turn without an end', [0], { [Number.MAX_SAFE_INTEGER]: atWork }, { behaves: { neverEnds: true } }],
+  [
+    'moves the end of its turn when another message comes during it',
+    [0, 90],
+    { 150: atWork, 190: { status: 'failed', prLink } },
+    fails,
+  ],
+  [
+    'stays at work if its turn never ends',
+    [0],
+    { [Number.MAX_SAFE_INTEGER]: atWork },
+    { behaves: { neverEnds: true } },
+  ],
 ];
 
 test.each(cases)(

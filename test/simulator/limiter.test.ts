@@ -24,37 +24,52 @@ test.each<[what: string, kind: Kind, limit: number, accepted: Counts, waitsMs: C
   ['fixed windows start again from 0 at the boundary', 'fixed', 5, { 1_999: 5, 2_000: 5 }, { 2_001: 999 }],
   ['a token bucket starts full and refills by tokens', 'token-bucket', 10, { 0: 10, 600: 6 }, { 600: 100, 700: 0 }],
   // 10 × (1 − 0.099) = 9.01, and this request makes it more than 10.
-  ['the previous window counts by its overlap', 'weighted', 10, { 1_900: 10 }, { 1_900: 200, 2_099: 1, 2_100: 0 }],
-  ['half of it counts half', 'weighted', 10, { 1_900: 10, 2_500: 5 }, { 2_500: 100 }],
-  ['an earlier one is forgotten', 'weighted', 10, { 1_900: 10, 3_000: 10 }, {}],
+  [
+    'of weighted windows, the previous one counts by its overlap',
+    'weighted',
+    10,
+    { 1_900: 10 },
+    { 1_900: 200, 2_099: 1, 2_100: 0 },
+  ],
+  [
+    'of weighted windows, half of the previous one counts half',
+    'weighted',
+    10,
+    { 1_900: 10, 2_500: 5 },
+    { 2_500: 100 },
+  ],
+  ['of weighted windows, one before the previous one is forgotten', 'weighted', 10, { 1_900: 10, 3_000: 10 }, {}],
 ])('%s', (_what, kind, limit, accepted, waitsMs) => {
   const limiter = createLimiter({ kind, limit, windowMs });
   for (const [atMs, count] of Object.entries(accepted)) expect(takeMany(limiter, Number(atMs), 20)).toBe(count);
   for (const [atMs, waitMs] of Object.entries(waitsMs)) expect(limiter(Number(atMs))).toBe(waitMs);
 });
 
-test.each(limiterKinds)('accepts a request after the wait that it gives, and none before: %s', (kind) => {
-  const gaps = fc.array(fc.integer({ min: 0, max: 300 }), { minLength: 1, maxLength: 60 });
-  const property = fc.property(gaps, fc.integer({ min: 1, max: 7 }), (gapsMs, limit) => {
-    const taken: number[] = [];
-    let nowMs = 0;
-    let waitMs = 0;
-    const limiter = createLimiter({ kind, limit, windowMs });
-    for (const gapMs of gapsMs) {
-      nowMs += gapMs;
-      waitMs = limiter(nowMs);
-      if (waitMs === 0) taken.push(nowMs);
-    }
-    if (waitMs > 0) {
-      const again = createLimiter({ kind, limit, windowMs });
-      expect(taken.map(again).filter((ms) => ms > 0)).toEqual([]);
-      expect(again(nowMs + waitMs - 1)).toBeGreaterThan(0);
-      expect(again(nowMs + waitMs)).toBe(0);
-    }
-    if (kind === 'sliding') expect(maxInAnyWindow(taken, windowMs)).toBeLessThanOrEqual(limit);
-  });
-  fc.assert(property, { numRuns: 300 });
-});
+test.each(limiterKinds)(
+  'a limiter of the kind %s accepts a request after the wait that it gives, and none before',
+  (kind) => {
+    const gaps = fc.array(fc.integer({ min: 0, max: 300 }), { minLength: 1, maxLength: 60 });
+    const property = fc.property(gaps, fc.integer({ min: 1, max: 7 }), (gapsMs, limit) => {
+      const taken: number[] = [];
+      let nowMs = 0;
+      let waitMs = 0;
+      const limiter = createLimiter({ kind, limit, windowMs });
+      for (const gapMs of gapsMs) {
+        nowMs += gapMs;
+        waitMs = limiter(nowMs);
+        if (waitMs === 0) taken.push(nowMs);
+      }
+      if (waitMs > 0) {
+        const again = createLimiter({ kind, limit, windowMs });
+        expect(taken.map(again).filter((ms) => ms > 0)).toEqual([]);
+        expect(again(nowMs + waitMs - 1)).toBeGreaterThan(0);
+        expect(again(nowMs + waitMs)).toBe(0);
+      }
+      if (kind === 'sliding') expect(maxInAnyWindow(taken, windowMs)).toBeLessThanOrEqual(limit);
+    });
+    fc.assert(property, { numRuns: 300 });
+  },
+);
 
 test('a shared limit is spent by others at about their share, and in the same way for the same seed', () => {
   const left = [1, 1, 2].map((seed) => {

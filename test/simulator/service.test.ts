@@ -21,7 +21,7 @@ describe('reading a job', () => {
     });
   });
 
-  test('answers 404 for an unknown job, also missing-… with autoCreate, and to an id that would lead elsewhere', async () => {
+  test('answers 404 for an unknown job, for missing-… despite autoCreate, and for an id that changes the path', async () => {
     expect((await get(await start({ autoCreate: false }))).json).toEqual({ error: 'agent job not found' });
     const simulator = await start();
     expect((await get(simulator, 'missing-1')).status).toBe(404);

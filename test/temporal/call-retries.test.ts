@@ -3,7 +3,7 @@ import { Connection } from '@temporalio/client';
 import { expect, test } from 'vitest';
 import { callRetries } from '../../src/temporal/grpc.js';
 
-test('a call that is about to be repeated is cancelled if its connection is closed, and ends no process', async () => {
+test('a call that is about to be repeated is cancelled if its connection is closed, and the process goes on', async () => {
   const connection = Connection.lazy({
     // Nothing listens there.
     address: '127.0.0.1:1',

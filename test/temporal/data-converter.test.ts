@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { DataConverterError, dataConverterPlugin } from '../../src/temporal/data-converter.js';
 
-test("the error of a user's codec says that it is the data converter's, and what it could not do", async () => {
+test("an error of a user's codec names the data converter, and what it could not do", async () => {
   const keyError = new Error('no key 2026-11');
   const codec = { encode: async () => [{ data: new Uint8Array() }], decode: () => Promise.reject(keyError) };
   for (const hook of ['configureClient', 'configureWorker'] as const) {

@@ -58,12 +58,12 @@ const waitMs = (failure: ApplicationFailure | undefined) => Number(failure?.next
 
 test.each([
   ['its body is lost', 'HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf'],
-  ['an interim answer comes first', 'HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n'],
-])('a 2xx counts as delivered, also if %s', async (_, answer) => {
+  ['an interim response comes first', 'HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n'],
+])('a 2xx counts as delivered even if %s', async (_, answer) => {
   expect(await worker({ raw: await startRawReceiver(answer) })('raw')).toBeUndefined();
 });
 
-test('waits double from 5 s to an hour, and a longer Retry-After counts, up to an hour', async () => {
+test('the waits between attempts double from 5 s to an hour; a longer Retry-After counts, up to an hour', async () => {
   const attempt = async (head: string, number?: number) =>
     waitMs(await worker({ raw: await startRawReceiver(`HTTP/1.1 503 -\r\n${head}\r\n`) })('raw', number));
   for (const [ms, head, number] of [
@@ -80,7 +80,7 @@ test('waits double from 5 s to an hour, and a longer Retry-After counts, up to a
   expect(await attempt('retry-after: 86400\r\n')).toBe(3_600_000);
 });
 
-test('ten attempts to a slow receiver leave the others free, and an eleventh waits at most about a minute', async () => {
+test('ten attempts to a slow receiver leave other receivers free, and an eleventh waits about a minute at most', async () => {
   const attempt = worker({ slow: url('/hangs'), fast: url('/fast') }, { maxAttempts: 12 });
   for (let number = 1; number <= 10; number++) void attempt('slow');
   const turnedAway = await attempt('slow', 30);
@@ -110,7 +110,7 @@ test('a webhook has no link if links are private', async () => {
   expect(dataTo('/private-true')).toEqual(rest);
 });
 
-test('names are looked up one at a time, once for all who ask meanwhile', async () => {
+test('host names are looked up one at a time, and once for all who ask in the meantime', async () => {
   const asked: string[] = [];
   const answers = new Map<string, (addresses: LookupAddress[] | Error) => void>();
   const lookup = createSerialLookup((name) => {

@@ -36,11 +36,11 @@ test('a worker neither reads nor sends for a project that it does not serve', as
   expect([read, posted]).toEqual([['mine'], ['ours']]);
 });
 
-describe('while time stands still', () => {
+describe('the ceiling of a worker', () => {
   beforeEach(() => void vi.useFakeTimers());
   afterEach(() => void vi.useRealTimers());
 
-  test('no project gets more messages in a window than the ceiling; a request that never began does not count', async () => {
+  test('limits the messages of each project in a window; a request that never began does not count', async () => {
     const { send, posted } = boundClient();
     await send('p', () => false);
     await send('p');
@@ -56,7 +56,7 @@ describe('while time stands still', () => {
     expect(posted).toEqual(['p', 'p', 'q', 'p']);
   });
 
-  test('a step of the wall clock lets no more messages through', async () => {
+  test('lets no more messages through after a step of the wall clock', async () => {
     const { send, posted } = boundClient();
     await Promise.all([send('p'), send('p')]);
     vi.setSystemTime(Date.now() + 3_600_000);

@@ -84,7 +84,7 @@ test('a worker ends with exit code 0 at SIGTERM, ignores a second one, and logs 
   for (const line of stderr.trim().split('\n')) expect(JSON.parse(line)).toHaveProperty('level');
 });
 
-test('a worker and a command name the proxy variables that they ignore if a remote server is away, and SIGINT ends the wait', async () => {
+test('a worker or command that cannot reach a remote server names the proxy variables it ignores; SIGINT ends the wait', async () => {
   const env = settings({ TEMPORAL_ADDRESS: 'far.invalid:7233', https_proxy: 'http://me:pw@127.0.0.1:9' });
   const ignored = 'proxy variables are ignored for Temporal (https_proxy)';
   const worker = startProcess(env);

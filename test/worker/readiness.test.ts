@@ -32,7 +32,7 @@ test('a worker that loses Temporal is not ready until it is back', async () => {
   await eventually('it is ready again', async () => (await readiness()).ready);
 });
 
-test('200 probes cost one call while its result is valid', async () => {
+test('200 probes make one call to Temporal while its result is valid', async () => {
   let calls = 0;
   const count: Interceptor = (options, nextCall) => (calls++, new InterceptingCall(nextCall(options)));
   const connection = await Connection.connect({ address: inject('temporalAddress'), interceptors: [count] });

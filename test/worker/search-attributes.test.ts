@@ -21,7 +21,7 @@ describe('search attributes', () => {
     return namespace;
   }
 
-  test('are registered by many at once, and can then be queried', async () => {
+  test('are registered by many workers at once, and can then be queried', async () => {
     const namespace = await makeNamespace(connection);
     await Promise.all([1, 2, 3, 4].map(() => ensureSearchAttributes(connection, namespace)));
     const keywords = ['BatchId', 'JobId', 'JobStatus', 'PrLink', 'ProjectId', 'State'].map((name) => `FollowUp${name}`);
@@ -43,7 +43,7 @@ describe('search attributes', () => {
     await expect(ofTime).rejects.toThrow(/FollowUpLastSendAt with another type than Datetime/);
   });
 
-  test('that do not fit into the namespace: `setup` says how many are needed and free, and what it advises works', async () => {
+  test('that do not fit into the namespace make `setup` fail with how many are needed and free, and advice that works', async () => {
     const keyword = 2;
     const others = Array.from({ length: 7 }, (_, index) => `Other${index}`);
     const namespace = await withAttributes(keyword, ...others);
@@ -56,7 +56,7 @@ describe('search attributes', () => {
     expect((await ensureSearchAttributes(connection, namespace)).added).toHaveLength(7);
   });
 
-  test('say so if there are too many of their type of a time', async () => {
+  test('are refused if the namespace has no more room for the type Datetime', async () => {
     const datetime = 6;
     const namespace = await withAttributes(datetime, 'OtherA', 'OtherB', 'OtherC');
     const ensured = ensureSearchAttributes(connection, namespace);
@@ -87,12 +87,24 @@ async function connectTo(statuses: Record<string, string | undefined>): Promise<
 }
 
 test.each<[what: string, statuses: Record<string, string | undefined>, said: RegExp]>([
-  ['may not register them', { AddSearchAttributes: PERMISSION_DENIED }, /ProjectId.*not for you.*"follow-up setup"/],
+  [
+    'may not register search attributes',
+    { AddSearchAttributes: PERMISSION_DENIED },
+    /ProjectId.*not for you.*"follow-up setup"/,
+  ],
   // It says nothing about credentials.
-  ['fails to', { AddSearchAttributes: INVALID_ARGUMENT }, /the server does not register them \(not for you\)$/],
+  [
+    'fails to register search attributes',
+    { AddSearchAttributes: INVALID_ARGUMENT },
+    /the server does not register them \(not for you\)$/,
+  ],
   ['cannot log in', { ListSearchAttributes: UNAUTHENTICATED }, /^Temporal cannot be reached: not for you$/],
-  ['finds them never queryable', { ListWorkflowExecutions: INVALID_ARGUMENT }, /accept queries.*"follow-up setup"/],
-])('a worker that %s says so', async (_what, statuses, said) => {
+  [
+    'finds search attributes never queryable',
+    { ListWorkflowExecutions: INVALID_ARGUMENT },
+    /accept queries.*"follow-up setup"/,
+  ],
+])('a worker that %s reports that', async (_what, statuses, said) => {
   const start = ensureSearchAttributes(await connectTo(statuses), 'default', { timeoutMs: 700 });
   await expect(start).rejects.toThrow(said);
   if (statuses['ListSearchAttributes']) await expect(start).rejects.toMatchObject({ exitCode: 5 });
@@ -104,7 +116,7 @@ test('a server that cannot list, add or query search attributes is accepted', as
   expect(await ensureSearchAttributes(connection, 'default')).toEqual({ added: [] });
 });
 
-test('a signal ends the wait until attributes are queryable', async () => {
+test('an abort signal ends the wait until search attributes are queryable', async () => {
   const connection = await connectTo({ ListWorkflowExecutions: INVALID_ARGUMENT });
   const signal = AbortSignal.timeout(100);
   await expect(ensureSearchAttributes(connection, 'default', { signal })).rejects.toThrow('timeout');

@@ -30,7 +30,7 @@ function fakeWorker() {
   };
 }
 
-test('a worker with a Temporal worker that fails is not ready, lets the other one end, and rejects', async () => {
+test('a worker with a Temporal worker that fails is not ready, lets the other one end, and fails itself', async () => {
   const [followUps, budgets] = [fakeWorker(), fakeWorker()];
   const config = testConfig();
   const describeTaskQueue = async () => ({ pollers: [{ identity: 'me' }] });
@@ -65,7 +65,7 @@ test('a worker with a Temporal worker that fails is not ready, lets the other on
   expect(isClosed).toBe(true);
 });
 
-test('a Temporal worker that has failed and never ends is waited for until the limit', async () => {
+test('a worker waits for a failed Temporal worker to end, but no longer than the limit', async () => {
   const workers = { followUps: fakeWorker(), budgets: fakeWorker() };
   const running = runWorkers(workers, { onEnd: () => workers.followUps.shutdown(), endWithinMs: 1 });
   workers.budgets.fail();

@@ -111,7 +111,7 @@ test('a worker registers the search attributes, becomes ready, and serves the me
   expect(log.text() + text).not.toContain(simulator.apiKey);
 });
 
-test('a worker that shuts down is not ready, lets a running send finish, and the next one sees the follow-up to its end', async () => {
+test('a worker that shuts down is not ready, lets a running send finish, and the next worker completes the follow-up', async () => {
   const { followUps, start } = configure();
   const first = await start();
   await first.ready;

@@ -32,7 +32,7 @@ async function recordRuns(name: string, workflowId: string): Promise<void> {
   }
 }
 
-test('a batch that continues as new every few steps loses nothing, and its parts never do', async () => {
+test('a batch that continues as new every few steps loses nothing, and its parts never continue as new', async () => {
   const batchId = 'continued';
   const items = makeItems(stack, ['a', 'b', 'c'], 12, FAST);
   items.push({ projectId: 'a', jobId: 'unknown', prompt: 'x', ...FAST });

@@ -5,7 +5,7 @@ import { Desk, OVER } from '../budget/rules.js';
 
 afterEach(() => vi.useRealTimers());
 
-test('the messages under way are those of which a byte may still arrive', () => {
+test('the metric of messages under way counts those of which a byte may still arrive', () => {
   vi.useFakeTimers();
   const gauges = new Map<string, number>();
   const meter = {

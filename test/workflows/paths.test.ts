@@ -131,7 +131,7 @@ describe.concurrent('a follow-up', () => {
     [`${DOUBT} inferred from what its job shows`, { delivery: 'inferred' }, { after: [AFTER] }, {}, UNKNOWN],
     [`${DOUBT} assumed on request`, { delivery: 'assumed' }, still, { onUnknownDelivery: 'assumeSent' }, UNKNOWN],
     [`${DOUBT} repeated on request`, { delivery: 'sent' }, still, { onUnknownDelivery: 'resend' }, UNKNOWN],
-  ])('%s', async (what, expected, script, more, sent, budget) => {
+  ])('%s completes', async (what, expected, script, more, sent, budget) => {
     const input = scripted(script, more);
     if (sent) service.sends(input.jobId, sent);
     await ends(`a follow-up ${what}`, await rig.start(input), { status: 'completed', ...expected });
@@ -145,7 +145,7 @@ describe.concurrent('a follow-up', () => {
     await ends('a follow-up that waits and is granted a slot', handle);
   });
 
-  test('is blocked while its job cannot be read, and looks at once on command', async () => {
+  test('is blocked while its job cannot be read, and reads it at once after the signal pollNow', async () => {
     const input = scripted({ before: [UNREADABLE] });
     const handle = await rig.start(input);
     await shows(handle, { state: 'blocked', waitReason: 'service' });
@@ -154,7 +154,7 @@ describe.concurrent('a follow-up', () => {
     await ends('a follow-up whose job cannot be read', handle);
   });
 
-  test('whose send did not begin does not show a time of it, by which a new budget would count it', async () => {
+  test('whose send did not begin shows no time of a send, which a new budget would count', async () => {
     const input = scripted();
     const report = hold(input, NOT_SENT);
     const handle = await rig.start(input);
@@ -226,7 +226,7 @@ describe.concurrent('a follow-up', () => {
     await recordRun('a follow-up that is closed', again, again.firstExecutionRunId);
   });
 
-  test('whose key was used for the same message says so of it, also if its input is invalid', async () => {
+  test('with invalid input reports that an earlier run with its key has delivered the message', async () => {
     const input = scripted();
     const { workflowId } = await rig.start(input);
     await rig.client.workflow.getHandle(workflowId).result();
@@ -253,14 +253,14 @@ describe.concurrent('a follow-up that is cancelled', () => {
   test.each<[string, FollowUpProgress['state'], object, Script]>([
     ['waits for its job', 'waiting-for-job', { type: 'Canceled' }, { before: [ACTIVE] }],
     ['watches its job', 'polling', { type: 'Cancelled', delivered: 'yes' }, { after: [ACTIVE] }],
-  ])('while it %s says truly whether it was sent', async (what, state, expected, script) => {
+  ])('while it %s reports whether it was sent', async (what, state, expected, script) => {
     const handle = await rig.start(scripted(script));
     await shows(handle, { state });
     await handle.cancel();
     await fails(`a follow-up that is cancelled while it ${what}`, handle, expected);
   });
 
-  test('while its delivery is unknown says so', async () => {
+  test('while its delivery is unknown reports that', async () => {
     const input = scripted(still, { settleTime: '1h' });
     service.sends(input.jobId, UNKNOWN);
     const handle = await rig.start(input);
@@ -332,7 +332,7 @@ describe.concurrent('a follow-up that is reset', () => {
 });
 
 describe.concurrent('a budget', () => {
-  test('is paused, changed and resumed', async () => {
+  test('holds a follow-up while it is paused, and grants it a slot once it is resumed', async () => {
     const input = scripted();
     const budget = followUps.budget(input.projectId);
     await budget.pause({ note: 'maintenance' });
@@ -393,7 +393,7 @@ describe.concurrent('a budget', () => {
     });
   });
 
-  test('skips what makes no sense, and fails if its input makes none', async () => {
+  test('skips signals that make no sense, and fails if its input is invalid', async () => {
     const input = scripted();
     await (await rig.start(input)).result();
     await sendNonsense(rig.client, budgetOf(input).workflowId, [reportSignal.name]);
@@ -410,7 +410,7 @@ describe.concurrent('a budget', () => {
 });
 
 describe.concurrent('a batch', () => {
-  test('that a schedule starts sends its follow-ups, and an invalid one fails as a whole', async () => {
+  test('that a schedule starts sends its follow-ups, and a batch with invalid input fails', async () => {
     const [good, missing] = [scripted(), scripted({ before: [MISSING] })];
     const { schedules } = followUps;
     const name = `nightly-${randomUUID().slice(0, 8)}`;
@@ -438,7 +438,7 @@ describe.concurrent('a batch', () => {
     await recordRun('a batch with invalid input', bad);
   });
 
-  test('continues after a follow-up or a part of it was terminated', async () => {
+  test('goes on after one of its follow-ups or parts was terminated', async () => {
     const inputs = [scripted({ before: [ACTIVE] }), scripted()] as const;
     const budget = followUps.budget(inputs[1].projectId);
     await budget.pause();
@@ -459,7 +459,7 @@ describe.concurrent('a batch', () => {
     await recordRun('a part of a batch that takes over from another', part);
   });
 
-  test('whose questions to Temporal are completed or failed by hand asks again', async () => {
+  test('whose lookups in Temporal are completed or failed by hand repeats them', async () => {
     const input = scripted();
     const budget = followUps.budget(input.projectId);
     await budget.pause();
@@ -478,7 +478,7 @@ describe.concurrent('a batch', () => {
     expect(receivedBy(input)).toBe(1);
   });
 
-  test('reports that it is held and that it has ended, and its follow-ups report too', async () => {
+  test('sends webhooks when it is held and when it has ended, and its follow-ups send theirs', async () => {
     const items = [scripted(), scripted()];
     const input = { id: randomUUID(), items, canary: 1, notify: ['ci'], defaults: { notify: ['gone'] } };
     const batch = await followUps.startBatch(input);
