@@ -1,122 +1,303 @@
 import { describe, expect, it } from 'vitest';
-import { iso } from '../../src/common/index.js';
-import { Desk, followUp, HOUR, names, T0, testRules } from './rules.js';
+import { HELD, HOUR, LEASE, MARGIN, MINUTE, names, OVER, SECOND, TestBudget } from './support.js';
+
+/** The ask of a run that replaces another one: somebody has reset the follow-up. */
+const afterReset = { runId: 'new-run', mayHaveSent: true };
 
 describe('a slot', () => {
-  testRules(`
-  - is in use for a window from its response, without one from when the last byte may arrive; "notSent" frees it
-    ask s*6, wait 300ms, report s0 sent, report s1 rejected, report s2 limited, report s3 notSent, report s4 unknown,
-    slots -> 300ms+held 300ms+held 300ms+held over+held over+held
-  - is granted to the next when it is free [limit=1]
-    ask a, ask b, wait 300ms, report a, next -> held b
-  - is not freed, and not used again, by a second report on the same send or one before
-    ask a, report a limited, wait 1m, ask a number=2, report a unknown number=2, report a notSent number=2,
-    report a limited number=1, used -> 2, ask a reset -> earlierSend outcome=unknown
-  - of a send that the budget did not grant is held from when its last byte may arrive
-    ask a, report stranger unknown, slots -> over-lease+held over+held
-  - is used once, whoever else says that it was not, twice or late
-    ask a, report a notSent run=another, report a notSent number=2, wait over, report a, report a,
-    report a notSent, used -> 1
-  - is free again if its follow-up reports after the lease that it sent nothing, as after an outage [limit=2]
-    send b, ask a, wait over+1m, used -> 2, report a notSent, report a notSent, slots -> held
-  - is one of at most ten under way; one without a response is so for its lease [limit=100]
-    ask a*14, line -> a10 a11 a12 a13, report a3, granted -> a10, next -> lease a11 a12 a13
-  `);
-});
+  it.each(['sent', 'rejected', 'notFound', 'limited', 'credentials', 'payment'] as const)(
+    'is in use for a window after the outcome "%s"',
+    (outcome) => {
+      const budget = new TestBudget();
+      budget.ask('a');
+      budget.ask('other');
+      budget.advance(300);
+      budget.report('a', outcome);
+      expect(budget.slotEndsMs()).toEqual([300 + HELD, OVER + HELD]);
+    },
+  );
 
-describe('a clock', () => {
-  testRules(`
-  - that goes back lets nothing over the limit [limit=2]
-    send a, ask b, clock -30m, report b, ask c, next -> held c
-  - of a follow-up lengthens no slot, and shortens it to its grant at most
-    ask ahead, ask behind, wait 10s, report ahead sent at=1h, report behind sent at=-1h, slots -> held 10s+held
-  - that steps ahead by less than the margin frees nothing within the window [limit=1]
-    send a, ask b, wait 1h-1ms+margin, granted ->
-  `);
-});
-
-describe('the line', () => {
-  testRules(`
-  - leaves a reserve to the interactive lane [limit=5 reserve=2]
-    ask b*3 lane=batch -> granted, ask b3 lane=batch -> waiting, ask i*2 -> granted, ask i2 -> waiting
-  - reserves its share of a lower limit of the worker’s configuration [limit=10 reserve=5]
-    ask b*2 lane=batch max=4 -> granted, ask b2 lane=batch max=4 -> waiting, ask i*2 max=4 -> granted,
-    ask i2 max=4 -> waiting
-  - keeps no follow-up behind those of its job that a reserve holds, however many [limit=2 reserve=2]
-    ask b*10@x lane=batch, ask i@x -> granted
-  - gives every tenth grant to the batch lane while interactive ones keep coming [limit=0]
-    ask b*3 lane=batch, ask i*30, limit 100, granted -> i*9 b0, report i*9, report b0,
-    granted -> i9 i10 i11 i12 i13 i14 i15 i16 i17 b1
-  - takes lane, lease and send from the latest ask of a follow-up [limit=0 reserve=1]
-    ask a lane=batch, ask a run=new number=3 lease=7ms drain=8ms lane=interactive, limit 1,
-    ask a -> granted runId=new sendNumber=3 leaseMs=7ms overAtMs=15ms
-  - has one place for a job and lane: the others wait for their job [limit=0]
-    ask a1@x, ask a2@x -> waiting job-busy position=0, ask b1@x lane=batch -> waiting slot position=2,
-    ask c -> waiting slot position=2
-  - has bounded places, every tenth only for the interactive lane; who has none asks again [limit=0 capacity=20/10]
-    ask a*10@x lane=batch -> waiting, ask a10@x lane=batch -> full job-busy retryMs=1m, ask b@x -> waiting,
-    ask d*7 lane=batch -> waiting, ask d7 lane=batch -> full, ask e -> waiting,
-    ask f -> waiting, ask g -> full queue-full retryMs=15m
-  - grants what can be sent beside a free slot, however many stand in it who cannot [places=10/10]
-    send owner@x, ask waits*10@x, ask sendable -> granted
-  - always has a place for whoever has the turn of the job [limit=1 counts]
-    book runs owner@x, ask a*10@x, ask owner@x number=2 -> waiting slot position=1
-  - always has its place for whoever had one [limit=1 capacity=3/10]
-    ask a, ask b*3 later, report a rejected, ask c -> full, ask a number=2 -> waiting position=1
-  - says when a slot is expected, counting those before it [limit=3 reserve=1]
-    send a0, wait 1m, send a1, wait 1m, send a2, wait 1m, ask i0 -> waiting position=1 expectedAtMs=held,
-    ask b lane=batch -> waiting position=2 expectedAtMs=2m+held, ask i1, ask i2,
-    ask i3 -> waiting expectedAtMs=none, ask busy@a0 -> waiting expectedAtMs=none
-  `);
-
-  it('empties at the next free slot if all in it but one were terminated behind a pause: they take none', () => {
-    const desk = new Desk({ limit: 100 }).play('pause, ask a*30, ask alive, keep, resume');
-    for (let messages = desk.signals(); messages.length > 0; messages = desk.signals()) {
-      desk.miss(messages.filter(({ workflowId }) => workflowId !== followUp('alive')));
-    }
-    expect(desk.state).toMatchObject({ waiters: [], spent: [], grants: [{ workflowId: followUp('alive') }] });
+  it('is in use for a window after the last byte can arrive if the outcome is unknown', () => {
+    const budget = new TestBudget();
+    budget.ask('a');
+    budget.advance(300);
+    budget.report('a', 'unknown');
+    expect(budget.slotEndsMs()).toEqual([OVER + HELD]);
   });
 
-  it('signals the first twenty, once, when their reason to wait changes', () => {
-    const signals = new Desk({ limit: 0 }).play('ask a*30, pause, wait 1h').signals();
-    expect(signals.map(({ workflowId }) => workflowId)).toEqual(names('a', 20).map((name) => followUp(name)));
-    expect(signals[0]?.reply).toMatchObject({ kind: 'waiting', reason: 'paused', runId: 'run-of-a0', sendNumber: 1 });
+  it('is in use for a window after the last byte can arrive if no outcome is reported', () => {
+    const budget = new TestBudget();
+    budget.ask('a');
+    expect(budget.slotEndsMs()).toEqual([OVER + HELD]);
+    budget.advance(OVER + MINUTE);
+    expect(budget.slotEndsMs()).toEqual([OVER + HELD]);
+  });
+
+  it('is in use for a window after the last byte can arrive if the budget did not grant the send', () => {
+    const budget = new TestBudget();
+    budget.ask('a');
+    budget.report('stranger', 'unknown');
+    expect(budget.slotEndsMs()).toEqual([OVER - LEASE + HELD, OVER + HELD]);
+  });
+
+  it('is free at once if the message was not sent', () => {
+    const budget = new TestBudget();
+    budget.ask('a');
+    budget.advance(300);
+    budget.ask('other');
+    budget.report('a', 'notSent');
+    expect(budget.slotEndsMs()).toEqual([300 + OVER + HELD]);
+  });
+
+  it('is free at once if the follow-up reports long after its lease that it sent nothing', () => {
+    const budget = new TestBudget({ limit: 2 });
+    budget.send('other');
+    budget.ask('a');
+    budget.advance(OVER + MINUTE);
+    expect(budget.usedSlots()).toBe(2);
+    budget.report('a', 'notSent');
+    expect(budget.slotEndsMs()).toEqual([HELD]);
+  });
+
+  it('is freed once although the follow-up reports twice that it sent nothing', () => {
+    const budget = new TestBudget({ limit: 2 });
+    budget.send('other');
+    budget.ask('a');
+    budget.advance(OVER + MINUTE);
+    budget.report('a', 'notSent');
+    budget.report('a', 'notSent');
+    expect(budget.slotEndsMs()).toEqual([HELD]);
+  });
+
+  it('goes to the next in line when it is free', () => {
+    const budget = new TestBudget({ limit: 1 });
+    budget.ask('a');
+    budget.ask('b');
+    budget.advance(300);
+    budget.report('a');
+    expect(budget.nextGrants()).toEqual([HELD, ['b']]);
+  });
+
+  it('stays in use if another run of the follow-up reports that it sent nothing', () => {
+    const budget = new TestBudget();
+    budget.ask('a');
+    budget.report('a', 'notSent', { runId: 'another-run' });
+    expect(budget.usedSlots()).toBe(1);
+  });
+
+  it('stays in use if the follow-up reports that its next send was not made', () => {
+    const budget = new TestBudget();
+    budget.ask('a');
+    budget.report('a', 'notSent', { sendNumber: 2 });
+    expect(budget.usedSlots()).toBe(1);
+  });
+
+  it('stays in use if a second report contradicts the first one', () => {
+    const budget = new TestBudget();
+    budget.ask('a');
+    budget.report('a', 'unknown');
+    budget.report('a', 'notSent');
+    expect(budget.usedSlots()).toBe(1);
+    expect(budget.ask('a', afterReset)).toMatchObject({ kind: 'earlierSend', outcome: 'unknown' });
+  });
+
+  it('is used once although its outcome is reported twice after the send was over', () => {
+    const budget = new TestBudget();
+    budget.ask('a');
+    budget.advance(OVER);
+    budget.report('a');
+    budget.report('a');
+    expect(budget.usedSlots()).toBe(1);
+  });
+
+  it('stays in use if a second report contradicts the first one of a send that the budget did not grant', () => {
+    const budget = new TestBudget();
+    budget.report('stranger', 'unknown');
+    budget.report('stranger', 'notSent');
+    expect(budget.usedSlots()).toBe(1);
+    expect(budget.ask('stranger', afterReset)).toMatchObject({ kind: 'earlierSend', outcome: 'unknown' });
+  });
+
+  it('stays in use if a second report contradicts the first one after the send was over', () => {
+    const budget = new TestBudget();
+    budget.ask('a');
+    budget.advance(OVER);
+    budget.report('a');
+    budget.report('a', 'notSent');
+    expect(budget.usedSlots()).toBe(1);
+  });
+
+  it('is used once for each of two sends although the outcome of the first is reported again', () => {
+    const budget = new TestBudget();
+    budget.ask('a');
+    budget.report('a', 'limited');
+    budget.advance(10 * MINUTE);
+    expect(budget.ask('a', { sendNumber: 2 })).toMatchObject({ kind: 'granted' });
+    budget.report('a', 'unknown');
+    budget.report('a', 'limited', { sendNumber: 1 });
+    expect(budget.usedSlots()).toBe(2);
+    expect(budget.ask('a', afterReset)).toMatchObject({ kind: 'earlierSend', outcome: 'unknown' });
+  });
+
+  it('stays free while ten sends are under way', () => {
+    const budget = new TestBudget({ limit: 100 });
+    budget.askAll(names('a', 14));
+    expect(budget.line()).toEqual(['a10', 'a11', 'a12', 'a13']);
+  });
+
+  it('goes to the next in line when one of ten sends under way has an outcome', () => {
+    const budget = new TestBudget({ limit: 100 });
+    budget.askAll(names('a', 14));
+    budget.report('a3');
+    expect(budget.granted()).toEqual(['a10']);
+  });
+
+  it('goes to the next in line when the lease of one of ten sends under way has passed', () => {
+    const budget = new TestBudget({ limit: 100 });
+    budget.ask('first');
+    budget.advance(SECOND);
+    budget.askAll(names('a', 11));
+    expect(budget.line()).toEqual(['a9', 'a10']);
+    expect(budget.nextGrants()).toEqual([LEASE - SECOND, ['a9']]);
+    expect(budget.nextGrants()).toEqual([SECOND, ['a10']]);
   });
 });
 
-describe('an operator', () => {
-  testRules(`
-  - lowers the limit: what is used drains [limit=3]
-    send a0, wait 1m, send a1, wait 1m, send a2, wait 1m, ask b, limit 1, next -> held-1m b
-  - raises the limit up to what the latest worker allows [limit=1]
-    ask a*6 max=4, limit 1000, granted -> a1 a2 a3, ask b max=5, granted -> a4, bound -> 5
-  - changes window and reserve alone [limit=2]
-    send a, limit - 1m 1, ask b lane=batch, next -> 1m+margin b
-  - pauses until a time, which the budget notes although nobody waits, or until he resumes
-    pause 1h, change -> 1h, ask a -> waiting paused position=1, next -> 1h a, pause, change -> none,
-    ask b -> waiting paused, wait 720h, granted ->, resume, granted -> b
-  - starts no timer if nobody waits, or if no time changes anything [limit=1]
-    send a, change -> none, limit 0 1s, wait 1h, ask b, change -> none
-  `);
+describe('the clock of a budget', () => {
+  it('frees no slot early if it goes back', () => {
+    const budget = new TestBudget({ limit: 2 });
+    budget.send('a');
+    budget.ask('b');
+    budget.nowMs -= 30 * MINUTE;
+    budget.report('b');
+    budget.ask('c');
+    expect(budget.nextGrants()).toEqual([HELD, ['c']]);
+  });
 
-  it('leaves a note for people', () => {
-    const desk = new Desk();
-    desk.pause({ untilMs: T0 + HOUR, note: 'a release' });
-    expect(desk.ask('a')).toMatchObject({ pause: { by: 'operator', until: iso(T0 + HOUR), note: 'a release' } });
+  it('frees no slot within the window if it is ahead by less than the margin', () => {
+    const budget = new TestBudget({ limit: 1 });
+    budget.send('a');
+    budget.ask('b');
+    budget.advance(HOUR + MARGIN - 1);
+    expect(budget.granted()).toEqual([]);
+    budget.advance(1);
+    expect(budget.granted()).toEqual(['b']);
+  });
+});
+
+describe('the clock of a follow-up', () => {
+  it('keeps no slot in use for longer than a window after the report if it is ahead', () => {
+    const budget = new TestBudget();
+    budget.ask('a');
+    budget.advance(10 * SECOND);
+    budget.report('a', 'sent', { atMs: budget.nowMs + HOUR });
+    expect(budget.slotEndsMs()).toEqual([10 * SECOND + HELD]);
+  });
+
+  it('keeps a slot in use for a window after the grant if it is behind', () => {
+    const budget = new TestBudget();
+    budget.ask('a');
+    budget.advance(10 * SECOND);
+    budget.report('a', 'sent', { atMs: budget.nowMs - HOUR });
+    expect(budget.slotEndsMs()).toEqual([HELD]);
   });
 });
 
 describe('a longer window', () => {
-  testRules(`
-  - holds all slots again that a shorter one has freed, whatever the limit was (now 1), and those in use once [limit=2]
-    send x*2, end x*2, limit - 1m, wait 2m, slots ->, send y*2, end y*2, limit 1 1h,
-    slots -> held held 2m+held 2m+held
-  - uses that of a send that was reported late, or never, from its last byte [windowMs=60000]
-    ask a, ask b, ask c, report c notSent, wait over+5m, report a, slots ->, limit - 1h, slots -> over+held over+held
-  - holds no more than any limit may be [windowMs=60000]
-    ask a0 max=3, report a0, wait 2m, ask a1 max=3, report a1, wait 2m, ask a2 max=3, report a2, wait 2m,
-    ask a3 max=3, report a3, wait 2m, ask a4 max=3, report a4, wait 2m, limit - 1h, used -> 3
-  - is counted only if it reaches back before the memory
-    wait 2h, limit - 1h+1ms, counting -> false, limit - 1m, counting -> false, limit - 2h+1ms, counting -> true
-  `);
+  it('uses the slots again that a shorter window has freed, also above a lower limit', () => {
+    const budget = new TestBudget({ limit: 2 });
+    budget.send('a');
+    budget.send('b');
+    budget.setLimit({ windowMs: MINUTE });
+    budget.advance(2 * MINUTE);
+    expect(budget.slotEndsMs()).toEqual([]);
+    budget.setLimit({ limit: 1, windowMs: HOUR });
+    expect(budget.slotEndsMs()).toEqual([HELD, HELD]);
+  });
+
+  it('counts a slot that is still in use only once', () => {
+    const budget = new TestBudget({ limit: 2 });
+    for (const name of ['a', 'b']) {
+      budget.send(name);
+      budget.end(name);
+    }
+    budget.setLimit({ windowMs: MINUTE });
+    budget.advance(2 * MINUTE);
+    for (const name of ['c', 'd']) {
+      budget.send(name);
+      budget.end(name);
+    }
+    budget.setLimit({ limit: 1, windowMs: HOUR });
+    expect(budget.slotEndsMs()).toEqual([HELD, HELD, 2 * MINUTE + HELD, 2 * MINUTE + HELD]);
+  });
+
+  it('uses the slots again only once if it is set twice', () => {
+    const budget = new TestBudget({ windowMs: MINUTE });
+    budget.send('a');
+    budget.advance(2 * MINUTE);
+    budget.setLimit({ windowMs: HOUR });
+    budget.setLimit({ windowMs: 2 * HOUR });
+    expect(budget.usedSlots()).toBe(1);
+  });
+
+  it('uses again the slot of a send whose outcome was reported after it was free', () => {
+    const budget = new TestBudget({ windowMs: MINUTE });
+    budget.ask('a');
+    budget.advance(OVER + 5 * MINUTE);
+    budget.report('a');
+    expect(budget.slotEndsMs()).toEqual([]);
+    budget.setLimit({ windowMs: HOUR });
+    expect(budget.slotEndsMs()).toEqual([OVER + HELD]);
+  });
+
+  it('uses again the slot of a send whose outcome was never reported', () => {
+    const budget = new TestBudget({ windowMs: MINUTE });
+    budget.ask('a');
+    budget.advance(OVER + 5 * MINUTE);
+    expect(budget.slotEndsMs()).toEqual([]);
+    budget.setLimit({ windowMs: HOUR });
+    expect(budget.slotEndsMs()).toEqual([OVER + HELD]);
+  });
+
+  it('does not use the slot again of a message that was not sent', () => {
+    const budget = new TestBudget({ windowMs: MINUTE });
+    budget.ask('a');
+    budget.report('a', 'notSent');
+    budget.advance(OVER + 5 * MINUTE);
+    budget.setLimit({ windowMs: HOUR });
+    expect(budget.slotEndsMs()).toEqual([]);
+  });
+
+  it('uses only the latest slots again, as many as the worker allows', () => {
+    const budget = new TestBudget({ windowMs: MINUTE });
+    for (const name of names('a', 5)) {
+      budget.send(name, { maxLimit: 3 });
+      budget.advance(2 * MINUTE);
+    }
+    budget.setLimit({ windowMs: HOUR });
+    expect(budget.slotEndsMs()).toEqual([2, 3, 4].map((index) => 2 * index * MINUTE + HELD));
+  });
+
+  it('does not make the budget count if the budget remembers all of it', () => {
+    const budget = new TestBudget();
+    budget.advance(2 * HOUR);
+    budget.setLimit({ windowMs: 2 * HOUR });
+    expect(budget.state.isCounting).toBe(false);
+  });
+
+  it('makes the budget count if it begins before the memory of the budget', () => {
+    const budget = new TestBudget();
+    budget.advance(2 * HOUR);
+    budget.setLimit({ windowMs: 2 * HOUR + 1 });
+    expect(budget.state.isCounting).toBe(true);
+  });
+});
+
+describe('a shorter window', () => {
+  it('does not make the budget count although it begins before the memory of the budget', () => {
+    const budget = new TestBudget();
+    budget.advance(SECOND);
+    budget.setLimit({ windowMs: MINUTE });
+    expect(budget.state.isCounting).toBe(false);
+  });
 });
