@@ -206,4 +206,13 @@ export class TestBudget {
   line(): string[] {
     return this.state.waiters.map(nameOf);
   }
+
+  /** Takes the signals, and names the follow-ups that were granted a send, and those that are to ask again. */
+  signalled(): { granted: string[]; woken: string[] } {
+    const signals = this.signals();
+    return {
+      granted: signals.filter(({ reply }) => reply?.kind === 'granted').map(nameOf),
+      woken: signals.filter(({ reply }) => !reply).map(nameOf),
+    };
+  }
 }
