@@ -1,9 +1,9 @@
-import { afterEach, describe, expect, it, vi } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { slotEnds } from '../../src/budget/slots.js';
 import { type BudgetState, followUpKey, jobKey, type LatestSend } from '../../src/budget/state.js';
 import { trim } from '../../src/budget/trim.js';
 import { askSchema } from '../../src/protocol/index.js';
-import { askOf, Desk, lastTurn, names } from './rules.js';
+import { askOf, lastTurn, names, TestBudget } from './support.js';
 
 const MIB = 1_048_576;
 const hash = 'abcdefghijk';
@@ -24,10 +24,10 @@ const longest = {
 
 /** A state that has reached every cap with copies of one send and one waiter: 600 turns are over, 2,400 live. */
 function fullState({ workflowId, runId, messageTag }: typeof ordinary, slots: number): BudgetState {
-  const desk = new Desk({ limit: 1 });
-  for (const index of [0, 1])
-    desk.ask(`${index}`, { runId, messageTag, sendNumber: 1_000, workflowId: workflowId(index) });
-  const { state, nowMs } = desk;
+  const budget = new TestBudget({ limit: 1 });
+  budget.ask('granted', { runId, messageTag, sendNumber: 1_000, workflowId: workflowId(0) });
+  budget.ask('waiting', { runId, messageTag, sendNumber: 1_000, workflowId: workflowId(1) });
+  const { state, nowMs } = budget;
   const ids = (from: number, count: number) => Array.from({ length: count }, (_, index) => workflowId(from + index));
   const copies = <T>(all: readonly T[], from: number, count: number) =>
     ids(from, count).map((id) => ({ ...all[0]!, workflowId: id }));
@@ -50,7 +50,7 @@ function fullState({ workflowId, runId, messageTag }: typeof ordinary, slots: nu
     ...{
       spent: Array.from({ length: slots }, () => nowMs),
       unreported: { [hash]: nowMs },
-      freed: Array.from({ length: slots }, () => nowMs),
+      freed: Array.from({ length: slots }, (_, index) => nowMs + index),
     },
     lastSends: copies(state.lastSends, 2_000, 1_000).map((send) => ({
       ...send,
@@ -60,49 +60,73 @@ function fullState({ workflowId, runId, messageTag }: typeof ordinary, slots: nu
   };
 }
 
-afterEach(() => {
-  vi.restoreAllMocks();
-});
+/** Trims a copy of a state. Also returns how many characters of JSON that wrote. */
+function trimmed(full: BudgetState) {
+  const state = structuredClone(full);
+  const written = vi.spyOn(JSON, 'stringify');
+  trim(state);
+  const writtenLength = written.mock.results.reduce((sum, { value }) => sum + String(value).length, 0);
+  written.mockRestore();
+  return { full, state, writtenLength };
+}
 
-describe('a state with every cap reached', () => {
-  it('stays under 1 MiB with the longest ids, and keeps what decides who may send', () => {
-    const state = fullState(longest, 10_000);
-    expect(JSON.stringify(state).length).toBeGreaterThan(1.5 * MIB);
-    const { waiters, grants } = structuredClone(state);
-    const ends = slotEnds(state);
-    // A workflow task that takes more than a second fails, so this does not write the whole state again and again.
-    const written = vi.spyOn(JSON, 'stringify');
-    trim(state);
-    const length = written.mock.results.reduce((sum, { value }) => sum + String(value).length, 0);
-    expect(length).toBeLessThan(24 * MIB);
+const ofLongestIds = trimmed(fullState(longest, 10_000));
+const ofOrdinaryIds = trimmed(fullState(ordinary, 400));
+const both = [
+  ['the longest ids', ofLongestIds],
+  ['ordinary ids', ofOrdinaryIds],
+] as const;
+
+describe('a trimmed state', () => {
+  it.each(both)('is shorter than 1 MiB with every cap reached and %s', (_, { full, state }) => {
+    expect(JSON.stringify(full).length).toBeGreaterThan(MIB);
     expect(JSON.stringify(state).length).toBeLessThan(MIB);
-    expect(state).toMatchObject({ waiters, grants });
-    expect(slotEnds(state)).toEqual(ends);
   });
 
-  it('keeps all that lives with ordinary ids, and of the rest the newest', () => {
-    const state = fullState(ordinary, 400);
-    const { waiters, grants } = structuredClone(state);
-    const ends = slotEnds(state);
-    trim(state);
-    expect(JSON.stringify(state).length).toBeLessThan(MIB);
-    expect(state).toMatchObject({ waiters, grants });
-    expect(slotEnds(state)).toEqual(ends);
-    expect(Object.values(state.turns).filter(({ owner }) => owner !== undefined)).toHaveLength(2_400);
-    expect(Object.keys(state.latestSends).at(-1)).toBe(followUpKey(ordinary.workflowId(4_999)));
+  it.each(both)('keeps what decides who may send, with every cap reached and %s', (_, { full, state }) => {
+    expect(state).toMatchObject({ waiters: full.waiters, grants: full.grants });
+    expect(slotEnds(state)).toEqual(slotEnds(full));
   });
 
-  it('keeps the turns that live of 3,000 jobs, before those that are over', () => {
-    const { state } = new Desk();
-    const turns = (all: string[], turn: object) => all.map((job) => [job, { latest: job, ...turn }]);
+  it('takes less than 24 MiB of written JSON, because a workflow task has only a second', () => {
+    expect(JSON.stringify(ofLongestIds.full).length).toBeGreaterThan(1.5 * MIB);
+    expect(ofLongestIds.writtenLength).toBeLessThan(24 * MIB);
+  });
+
+  it('keeps all turns that are not over if the ids are ordinary', () => {
+    const live = Object.values(ofOrdinaryIds.state.turns).filter(({ owner }) => owner !== undefined);
+    expect(live).toHaveLength(2_400);
+  });
+
+  it('keeps the latest send', () => {
+    expect(Object.keys(ofOrdinaryIds.state.latestSends).at(-1)).toBe(followUpKey(ordinary.workflowId(4_999)));
+  });
+
+  it('keeps the latest 5,000 slots that are free again', () => {
+    const { full, state } = ofLongestIds;
+    expect(full.freed).toHaveLength(10_000);
+    expect(state.freed).toEqual(full.freed.slice(-5_000));
+  });
+
+  it('keeps the latest sends of 2,000 follow-ups if it is short', () => {
+    const { state } = new TestBudget();
+    const send = { runId: '', sendNumber: 1, grantedAtMs: 0, overAtMs: 0, messageTag: '', isClaimed: true };
+    state.latestSends = Object.fromEntries(names('a', 2_500).map((key) => [key, send]));
+    trim(state);
+    expect(Object.keys(state.latestSends)).toEqual(names('a', 2_500).slice(-2_000));
+  });
+
+  it('keeps the turns of 3,000 jobs, first those that are not over', () => {
+    const { state } = new TestBudget();
+    const turns = (jobs: string[], turn: object) => jobs.map((job) => [job, { latest: job, ...turn }]);
     const live = turns(names('live', 2_990), { owner: 'owner' });
     state.turns = Object.fromEntries([...live, ...turns(names('over', 600), {})]);
     trim(state);
     expect(state.turns).toMatchObject(Object.fromEntries(live));
-    expect(Object.keys(state.turns).length).toBeLessThanOrEqual(3_000);
+    expect(Object.keys(state.turns)).toHaveLength(3_000);
   });
 
-  it('notes since when it remembers all follow-ups, if clocks differ by the margin', () => {
+  it('remembers all sends since the latest one that it forgot and a margin between clocks', () => {
     const state = fullState(longest, 0);
     const grantedAtMs = state.rememberedSinceMs + 5;
     Object.values(state.latestSends)[0]!.grantedAtMs = grantedAtMs;
