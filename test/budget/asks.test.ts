@@ -159,9 +159,9 @@ describe('a run that replaces another', () => {
     const refusal = { runId: 'first', sendNumber: 1, retryAfterMs: SECOND };
     budget.ask('a', { runId: 'first' });
     budget.report('a', 'limited', refusal);
-    budget.advance(2 * SECOND);
-    budget.ask('a', { sendNumber: 2 });
-    budget.report('a', 'sent');
+    // After a 429, the next send waits until the pause is over.
+    budget.advance(10 * MINUTE);
+    budget.send('a', { sendNumber: 2 });
     budget.advance(MINUTE);
     budget.report('a', 'limited', refusal);
     expect(budget.ask('a', { ...afterReset, sendNumber: 2 })).toMatchObject({ kind: 'earlierSend', sendNumber: 2 });
