@@ -39,36 +39,77 @@ function violations(evidence: Partial<Evidence>): Violation[] {
 
 const kinds = (evidence: Partial<Evidence>): string[] => violations(evidence).map(({ kind }) => kind);
 
-const withEnding = (delivered: 'yes' | 'no' | 'unknown', ...markers: string[]) =>
+const endedWith = (delivered: 'yes' | 'no' | 'unknown', ...markers: string[]) =>
   markers.map((marker) => followUp(marker, ended(delivered)));
-const refused = (marker: string, receivedAtMs: number) =>
+const refusedArrival = (marker: string, receivedAtMs: number) =>
   arrival(marker, receivedAtMs, { accepted: false, status: 429 });
-const failed = arrival('a', 5_000, { accepted: false, status: 500 });
-const two = [arrival('a', 1_000), arrival('b', 1_050)];
-const three = withEnding('unknown', 'a', 'b', 'c');
-const allTrue = [...withEnding('yes', 'a'), ...withEnding('no', 'b'), ...withEnding('unknown', 'c')];
+const failedArrival = (marker: string, receivedAtMs: number) =>
+  arrival(marker, receivedAtMs, { accepted: false, status: 500 });
+// The limit is two messages in 100 ms.
+const fullWindow = [arrival('a', 1_000), arrival('b', 1_050)];
 
-test.each<[what: string, found: string[], evidence: Partial<Evidence>]>([
-  ['a run in which every answer is true', [], { followUps: allTrue, arrivals: [arrival('a'), arrival('c')] }],
-  ['a message that arrives twice', ['doubled'], { followUps: three, arrivals: [arrival('a'), arrival('a', 5_000)] }],
-  ['a second arrival that was not accepted', ['doubled'], { followUps: three, arrivals: [arrival('a'), failed] }],
-  ['one after a 429', [], { followUps: withEnding('yes', 'a'), arrivals: [refused('a', 500), arrival('a', 5_000)] }],
-  ['a "no" for a message that arrived', ['denied'], { followUps: withEnding('no', 'a'), arrivals: [arrival('a')] }],
-  ['a "yes" for one that never arrived', ['invented'], { followUps: withEnding('yes', 'a') }],
-  ['a "yes" for one that was not accepted', ['invented'], { followUps: withEnding('yes', 'a'), arrivals: [failed] }],
-  ['one too many in a window', ['overBudget'], { followUps: three, arrivals: [...two, arrival('c', 1_099)] }],
-  ['one at the end of a window', [], { followUps: three, arrivals: [...two, arrival('c', 1_100)] }],
-  ['a refused one too many', ['overBudget'], { followUps: three, arrivals: [...two, refused('c', 1_099)] }],
+test.each<[what: string, evidence: Partial<Evidence>]>([
   [
-    'one of another project',
-    [],
-    { followUps: three, arrivals: [...two, arrival('c', 1_099, { projectId: 'another' })] },
+    'every answer is true',
+    {
+      followUps: [...endedWith('yes', 'a'), ...endedWith('no', 'b'), ...endedWith('unknown', 'c')],
+      arrivals: [arrival('a'), arrival('c')],
+    },
   ],
-  ['a follow-up that still runs', ['unfinished'], { followUps: [followUp('a')] }],
-  ['a message that nobody asked for', ['stray'], { arrivals: [arrival('x')] }],
-])('in %s, the checker finds %j', (_what, found, evidence) => expect(kinds(evidence)).toEqual(found));
+  [
+    'a message arrives again after a 429',
+    { followUps: endedWith('yes', 'a'), arrivals: [refusedArrival('a', 500), arrival('a', 5_000)] },
+  ],
+  [
+    'a message arrives at the end of a full window',
+    { followUps: endedWith('unknown', 'a', 'b', 'c'), arrivals: [...fullWindow, arrival('c', 1_100)] },
+  ],
+  [
+    'the message beyond the limit is of another project',
+    {
+      followUps: endedWith('unknown', 'a', 'b', 'c'),
+      arrivals: [...fullWindow, arrival('c', 1_099, { projectId: 'another' })],
+    },
+  ],
+])('the checker finds nothing if %s', (_what, evidence) => expect(kinds(evidence)).toEqual([]));
 
-test('an "unknown" needs a fault during its send', () => {
+test.each<[kind: string, what: string, evidence: Partial<Evidence>]>([
+  [
+    'doubled',
+    'a message arrives twice',
+    { followUps: endedWith('unknown', 'a', 'b', 'c'), arrivals: [arrival('a'), arrival('a', 5_000)] },
+  ],
+  [
+    'doubled',
+    'a message arrives again, but is not accepted again',
+    { followUps: endedWith('unknown', 'a', 'b', 'c'), arrivals: [arrival('a'), failedArrival('a', 5_000)] },
+  ],
+  [
+    'denied',
+    'a follow-up says "no" of a message that arrived',
+    { followUps: endedWith('no', 'a'), arrivals: [arrival('a')] },
+  ],
+  ['invented', 'a follow-up says "yes" of a message that never arrived', { followUps: endedWith('yes', 'a') }],
+  [
+    'invented',
+    'a follow-up says "yes" of a message that was not accepted',
+    { followUps: endedWith('yes', 'a'), arrivals: [failedArrival('a', 5_000)] },
+  ],
+  [
+    'overBudget',
+    'one message too many arrives in a window',
+    { followUps: endedWith('unknown', 'a', 'b', 'c'), arrivals: [...fullWindow, arrival('c', 1_099)] },
+  ],
+  [
+    'overBudget',
+    'one message too many arrives in a window and is refused',
+    { followUps: endedWith('unknown', 'a', 'b', 'c'), arrivals: [...fullWindow, refusedArrival('c', 1_099)] },
+  ],
+  ['unfinished', 'a follow-up still runs', { followUps: [followUp('a')] }],
+  ['stray', 'nobody asked for a message that arrives', { arrivals: [arrival('x')] }],
+])('the checker finds "%s" if %s', (kind, _what, evidence) => expect(kinds(evidence)).toEqual([kind]));
+
+test('the checker accepts the delivery "unknown" only if a fault happened during the send', () => {
   const unknown = followUp('a', ended('unknown'), { sends: [{ fromMs: 1_000, toMs: 1_500 }] });
   expect(violations({ followUps: [unknown] })).toMatchObject([
     { kind: 'unaccounted', detail: 'failed; its sends: [{"fromMs":1000,"toMs":1500}]' },
@@ -77,12 +118,15 @@ test('an "unknown" needs a fault during its send', () => {
   expect(kinds({ followUps: [unknown], faults: [{ fromMs: 1_200, toMs: 1_200 }] })).toEqual([]);
 });
 
-test.each([[1], [null], ['late' as const]])('a worker that was told to end and ended with %s is found', (exitCode) => {
-  const departures = [0, exitCode].map((code) => ({ worker: `worker ${code}`, exitCode: code, log: 'its log' }));
-  expect(violations({ departures })).toEqual([
-    { kind: 'unclean', subject: `worker ${exitCode}`, detail: `${exitCode}: its log` },
-  ]);
-});
+test.each([[1], [null], ['late' as const]])(
+  'the checker finds a worker that was asked to end and ended with %s',
+  (exitCode) => {
+    const departures = [0, exitCode].map((code) => ({ worker: `worker ${code}`, exitCode: code, log: 'its log' }));
+    expect(violations({ departures })).toEqual([
+      { kind: 'unclean', subject: `worker ${exitCode}`, detail: `${exitCode}: its log` },
+    ]);
+  },
+);
 
 const webhook = (
   id: string,
@@ -94,23 +138,32 @@ const webhook = (
   return { path: '/', headers: {}, id, text: '', body, response: answer };
 };
 
-test.each<[what: string, found: string[], received: ReceivedWebhook[]]>([
-  ['was accepted after two tries', [], [webhook('1', 'completed', 'cut'), webhook('1', 'completed', 204)]],
-  ['was never accepted', ['untold'], [webhook('1', 'completed', 503), webhook('1', 'completed', 'cut')]],
-  ['a report of another end', ['untold'], [webhook('1', 'archived', 204)]],
-  ['a report of another end before a reset', [], [webhook('1', 'archived', 204), webhook('2', 'completed', 204)]],
-  ['has two ids', ['renamed'], [webhook('1', 'completed', 204), webhook('2', 'completed', 204)]],
-])('of a webhook that %s, the checker finds %j', (_what, found, received) => {
+const kindsOfWebhooks = (...received: ReceivedWebhook[]) => {
   const ends = [{ workflowId: 'w', how: 'completed', delivered: 'yes' as const }];
-  expect(checkWebhooks(ends, received).map(({ kind }) => kind)).toEqual(found);
+  return checkWebhooks(ends, received).map(({ kind }) => kind);
+};
+
+test.each<[what: string, ...received: ReceivedWebhook[]]>([
+  ['is accepted at the second try', webhook('1', 'completed', 'cut'), webhook('1', 'completed', 204)],
+  ['reported another end before a reset', webhook('1', 'archived', 204), webhook('2', 'completed', 204)],
+])('the checker finds nothing if a webhook %s', (_what, ...received) => {
+  expect(kindsOfWebhooks(...received)).toEqual([]);
 });
 
-test('a batch needs a webhook of its end', () => {
+test.each<[kind: string, what: string, ...received: ReceivedWebhook[]]>([
+  ['untold', 'is never accepted', webhook('1', 'completed', 503), webhook('1', 'completed', 'cut')],
+  ['untold', 'reports another end', webhook('1', 'archived', 204)],
+  ['renamed', 'has two ids', webhook('1', 'completed', 204), webhook('2', 'completed', 204)],
+])('the checker finds "%s" if a webhook %s', (kind, _what, ...received) => {
+  expect(kindsOfWebhooks(...received)).toEqual([kind]);
+});
+
+test('the checker finds a batch without a webhook of its end', () => {
   const ends = [{ workflowId: 'batch', how: 'batch.ended' }];
   expect(checkWebhooks(ends, [])).toMatchObject([{ kind: 'untold', subject: 'batch' }]);
 });
 
-test('a workflow that threw or contradicted its history is found, unless a pause had made its history unreadable', () => {
+test('a workflow that threw or contradicted its history is found, unless a pause had made the history unreadable', () => {
   const failures = (...causes: number[]) =>
     contradictionIn(
       'workflow',

@@ -12,24 +12,36 @@ const batch: BatchStatus = {
   ...{ startedAt: minutesAgo(60), lastEndedAt: minutesAgo(11) },
 };
 const hold = { name: 'canary', reason: 'the canary has ended: 5 of 30 items', at: minutesAgo(2) } as const;
-const left = text('its 30 items have ended, and no others were added');
 
-test.each<[what: string, Partial<BatchStatus>, finding?: object]>([
-  ['has an incomplete list', {}, { since: minutesAgo(11), message: left, fix: text('batch cancel nightly') }],
+test.each<[what: string, Partial<BatchStatus>, finding: object]>([
+  [
+    'waits for the rest of its list',
+    {},
+    {
+      since: minutesAgo(11),
+      message: text('its 30 items have ended, and no others were added'),
+      fix: text('batch cancel nightly'),
+    },
+  ],
   ['never had an item', { total: 0, completed: 0, lastEndedAt: undefined }, { since: minutesAgo(60) }],
   [
     'is held',
     { sealed: true, waitingToStart: 25, hold },
     { since: hold.at, message: text(/held \(canary\): the canary has/), fix: text('continue nightly') },
   ],
+])('the doctor warns of a batch that %s', (_what, more, finding) => {
+  const warning = { name: 'batch', status: 'warning', why: expect.any(String) };
+  expect(judgeBatch({ ...batch, ...more }, nowMs)).toMatchObject([{ ...warning, ...finding }]);
+});
+
+test.each<[what: string, Partial<BatchStatus>]>([
   ['is sealed', { sealed: true }],
   ['has ended', { ended: true }],
   ['has an open item', { open: 1, completed: 29 }],
   ['has an item that has not been started', { waitingToStart: 1, completed: 29 }],
   ['has an item that has just ended', { lastEndedAt: minutesAgo(9) }],
-])('a batch that %s leads to its findings', (_what, more, finding) => {
-  const warning = { name: 'batch', status: 'warning', why: expect.any(String) };
-  expect(judgeBatch({ ...batch, ...more }, nowMs)).toMatchObject(finding ? [{ ...warning, ...finding }] : []);
+])('the doctor does not warn of a batch that %s', (_what, more) => {
+  expect(judgeBatch({ ...batch, ...more }, nowMs)).toEqual([]);
 });
 
 const budget: BudgetStatus = {
@@ -40,26 +52,41 @@ const pausedBy = (...reasons: NonNullable<BudgetStatus['paused']>['reasons']) =>
   paused: { reasons, since: minutesAgo(5) },
 });
 
-test.each<[what: string, Partial<BudgetStatus>, finding?: object]>([
-  ['sends', {}],
+test('the doctor reports nothing about a budget that sends', () => {
+  expect(judgeBudget(budget)).toEqual([]);
+});
+
+test.each<[what: string, Partial<BudgetStatus>, finding: object]>([
   ['is paused by an operator', pausedBy('operator'), { status: 'warning', fix: 'follow-up budget resume p' }],
-  ['has a bad key', pausedBy('credentials'), { fix: text(/check the API key.*budget resume p$/) }],
-  ['is to pay', pausedBy('payment'), { fix: text(/account at the service.*budget resume p$/), since: minutesAgo(5) }],
-  ['is limited', pausedBy('limited'), { status: 'note' }],
-  ['is paused twice', pausedBy('operator', 'payment'), { status: 'warning', fix: text('account') }],
+  [
+    'is paused because the service refuses the API key',
+    pausedBy('credentials'),
+    { fix: text(/check the API key.*budget resume p$/) },
+  ],
+  [
+    'is paused because the service asks for a payment',
+    pausedBy('payment'),
+    { fix: text(/account at the service.*budget resume p$/), since: minutesAgo(5) },
+  ],
+  ['is paused because the service answers 429', pausedBy('limited'), { status: 'note' }],
+  ['is paused for two reasons', pausedBy('operator', 'payment'), { status: 'warning', fix: text('account') }],
   ['has the limit 0', { limit: 0 }, { status: 'warning', fix: 'follow-up budget set p --limit <messages>' }],
-  ['counts', { isCounting: true }, { status: 'note', message: text('is counting earlier sends') }],
-  ['is spaced', { spacingMs: 36_000 }, { status: 'note', message: text('one message every 36 s') }],
-  ['has no clear answers', pausedBy('outage'), { status: 'warning', fix: text(/check the service.*budget resume p$/) }],
-])('a budget that %s leads to its findings', (_what, more, finding) => {
-  expect(judgeBudget({ ...budget, ...more })).toMatchObject(finding ? [finding] : []);
+  ['counts earlier sends', { isCounting: true }, { status: 'note', message: text('is counting earlier sends') }],
+  ['spaces its messages', { spacingMs: 36_000 }, { status: 'note', message: text('one message every 36 s') }],
+  [
+    'is paused because the service gives no clear answers',
+    pausedBy('outage'),
+    { status: 'warning', fix: text(/check the service.*budget resume p$/) },
+  ],
+])('the doctor reports a budget that %s', (_what, more, finding) => {
+  expect(judgeBudget({ ...budget, ...more })).toMatchObject([finding]);
 });
 
 test.each([
   ['temporal.example:7233', 24, 'warning', text('--namespace ns --retention 72h')],
   ['localhost:7233', 24, 'note', undefined],
   ['temporal.example:7233', 72, 'ok', undefined],
-])('at %s, a retention of %i h is reported as %s', (address, hours, status, fix) => {
+])('at %s, the doctor reports a retention of %i h as "%s"', (address, hours, status, fix) => {
   const found = judgeRetention({ namespace: 'ns', address }, hours * 3_600_000);
   expect(found).toMatchObject({ name: 'namespace', status });
   expect(found.fix).toEqual(fix);
@@ -70,7 +97,7 @@ test.each([
   ['follow-up-batch/nightly/0-x', 'batch', 'it is blocked'],
   ['follow-up/batch/job/key', 'follow-up', 'it is blocked'],
   ['follow-up-webhook/batch/id', 'webhook', 'its receiver does not get it'],
-])('the trouble of %s is that of a %s', (workflowId, name, why) => {
+])('the doctor reports the trouble of %s as an error of a %s', (workflowId, name, why) => {
   const check = checkOfTrouble({ workflowId, what: 'waits', fix: 'help' });
   expect(check).toMatchObject({ name, status: 'error', subject: workflowId, why: text(why), fix: 'help' });
 });

@@ -53,6 +53,13 @@ async function doctor(more: Record<string, string> = {}, ...args: string[]) {
 const start = (projectId: string, jobId = 'job') =>
   stack.followUps.start({ projectId, jobId, prompt: 'Add tests.', ...FAST });
 
+/** The setting for a service that answers every request with an error. */
+async function serviceThatAnswers(status: number, error: string): Promise<Record<string, string>> {
+  const peer = await startPeer({ onRequest: ({ socket }) => socket.end(respond(status, { error })) });
+  onTestFinished(() => peer.close());
+  return { AGENT_JOBS_BASE_URL: peer.url };
+}
+
 test('the doctor names each part of a sound installation, and ends with exit code 0', async () => {
   const { exitCode, checks } = await doctor();
   expect({ exitCode, said: checks.map(({ name, status }) => `${name}: ${status}`) }).toEqual({
@@ -84,20 +91,21 @@ test('the doctor names what is missing: the namespace, its search attributes, th
   });
 });
 
-test.each<[status: number, error: string, finding?: object]>([
+test.each<[status: number, error: string, finding: object]>([
   [200, 'expired', { name: 'agent job service', message: expect.stringContaining('not an agent job: expired') }],
   [401, 'no', { name: 'API key', message: expect.stringContaining('HTTP 401') }],
   [402, 'pay', { name: 'agent job service', message: expect.stringContaining('HTTP 402') }],
-  // It does not know the job.
-  [404, 'not found'],
-])('of a service that answers with %i %j the doctor says so', async (status, error, finding) => {
-  const peer = await startPeer({ onRequest: ({ socket }) => socket.end(respond(status, { error })) });
-  onTestFinished(() => peer.close());
-  const { findings } = await doctor({ AGENT_JOBS_BASE_URL: peer.url }, '--project', 'shop');
-  expect(findings).toMatchObject(finding ? [{ subject: 'shop', ...finding }] : []);
+])('the doctor reports a service that answers %i with the error %j', async (status, error, finding) => {
+  const { findings } = await doctor(await serviceThatAnswers(status, error), '--project', 'shop');
+  expect(findings).toMatchObject([{ subject: 'shop', ...finding }]);
 });
 
-test('what is paused, held, stopped, unattended or unreadable is a finding until it is mended', async () => {
+test('the doctor accepts a service that answers 404, because it may not know the job', async () => {
+  const { findings } = await doctor(await serviceThatAnswers(404, 'not found'), '--project', 'shop');
+  expect(findings).toEqual([]);
+});
+
+test('the doctor reports what is paused, held, stopped, without a worker or unreadable until it is fixed', async () => {
   const { followUps, simulator, client } = stack;
   await followUps.budget('frozen').pause({ note: 'release freeze' });
   const waiting = await start('frozen');
@@ -141,7 +149,7 @@ test('what is paused, held, stopped, unattended or unreadable is a finding until
   await eventually('all are mended', async () => (await doctor()).exitCode === 0);
 });
 
-test('idle budgets are listed without being asked', async () => {
+test('idle budgets are listed without a query to any of them', async () => {
   const { client, namespace, taskQueue } = stack;
   let queries = 0;
   const countQueries: Interceptor = (options, nextCall) => {
@@ -173,7 +181,7 @@ test('idle budgets are listed without being asked', async () => {
   expect(documents.find(({ projectId }) => projectId === 'careful')).toMatchObject({ limit: 100, used: 2 });
 });
 
-test('a data converter that cannot decode a result is named, and nothing else fails', async () => {
+test('the doctor names a data converter that cannot decode a result, and budgets are still listed', async () => {
   const directory = await mkdtemp(join(tmpdir(), 'follow-up-'));
   onTestFinished(() => rm(directory, { recursive: true }));
   const FOLLOW_UP_DATA_CONVERTER = join(directory, 'converter.mjs');

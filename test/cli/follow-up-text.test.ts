@@ -8,46 +8,63 @@ import { timeless } from './run-cli.js';
 const at = '2026-01-02T03:04:05.000Z';
 const ids = { workflowId: 'follow-up/p/j/k', projectId: 'p', jobId: 'j', key: 'k' };
 const summary: FollowUpUpdate['summary'] = { ...ids, status: 'running', startedAt: at };
-const slot = { state: 'waiting-for-budget', waitReason: 'slot', position: 3, expectedSendAt: at } as const;
-const polling = { state: 'polling', sentAt: at, polls: 2, nextPollAt: at, jobStatus: 'active' } as const;
 const lastError = { at, message: 'HTTP 401:\n\u001b[31mno' };
-const failure = { type: 'DeliveryUnknown', message: 'It cannot be told', delivered: 'unknown' } as const;
-const pause = { by: 'operator', note: 'freeze' } as const;
 
-test.each<[more: Partial<LiveProgress> & FollowUpStanding, headline: string, timing?: string]>([
-  [{ ...slot, asOf: at }, 'waiting for a slot of project p, position 3', 'send expected TIME, as of TIME'],
-  [polling, 'sent, waiting for the agent, job active', 'sent TIME, 2 polls, next poll TIME'],
-  // The status before the send is no news.
-  [{ state: 'sending', job: { status: 'completed' } }, 'sending'],
+test.each<[what: string, more: Partial<LiveProgress> & FollowUpStanding, headline: string, timing: string]>([
   [
-    { state: 'waiting-for-job', waitReason: 'job-busy', job: { status: 'COMPLETED' } },
-    'waiting for the job: another turn is in progress, job COMPLETED',
+    'waits for a slot',
+    { state: 'waiting-for-budget', waitReason: 'slot', position: 3, expectedSendAt: at, asOf: at },
+    'waiting for a slot of project p, position 3',
+    'send expected TIME, as of TIME',
   ],
   [
+    'polls its job',
+    { state: 'polling', sentAt: at, polls: 2, nextPollAt: at, jobStatus: 'active' },
+    'sent, waiting for the agent, job active',
+    'sent TIME, 2 polls, next poll TIME',
+  ],
+  // The status before the send is no news.
+  ['is being sent', { state: 'sending', job: { status: 'completed' } }, 'sending', ''],
+  [
+    'waits for another turn of its job',
+    { state: 'waiting-for-job', waitReason: 'job-busy', job: { status: 'COMPLETED' } },
+    'waiting for the job: another turn is in progress, job COMPLETED',
+    '',
+  ],
+  [
+    'is blocked by a wrong API key',
     { state: 'blocked', waitReason: 'credentials', lastError, nextTryAt: at },
     'blocked: the service answers 401 or 403, or the project has no API key, last error: HTTP 401: no',
     'tries again TIME',
   ],
   [
+    'is blocked because the service refuses its message alone',
     { state: 'blocked', waitReason: 'credentials', lastError, pause: { by: 'message', until: at } },
     'blocked: the service answers 401 or 403 to this message, but accepts others, last error: HTTP 401: no',
     'tries again TIME',
   ],
   [
-    { state: 'blocked', waitReason: 'paused', position: 2, pause },
+    'is blocked by a pause of an operator',
+    { state: 'blocked', waitReason: 'paused', position: 2, pause: { by: 'operator', note: 'freeze' } },
     'blocked: the project is paused by an operator until it is resumed (freeze), position 2',
+    '',
   ],
   [
-    { state: 'delivery-unknown', failure },
+    'ended with an unknown delivery',
+    {
+      state: 'delivery-unknown',
+      failure: { type: 'DeliveryUnknown', message: 'It cannot be told', delivered: 'unknown' },
+    },
     'delivery-unknown: the message was possibly delivered, DeliveryUnknown: It cannot be told',
+    '',
   ],
-])('the text of %j', (more, headline, timing = '') => {
+])('the text shows that a follow-up %s', (_what, more, headline, timing) => {
   const progress = { projectId: 'p', jobId: 'j', learnedAt: at, polls: 0, ...more };
   const text = describeUpdate({ summary, progress });
   expect([timeless(text.headline), timeless(text.timing)]).toEqual([headline, timing]);
 });
 
-test('without a worker, the text says what Temporal itself knows', () => {
+test('the text of a follow-up without a worker says what Temporal itself knows', () => {
   const known = { ...summary, state: 'polling' as const, jobStatus: 'active' };
   const { headline } = describeUpdate({ summary: known, progressUnavailable: 'no worker runs' });
   expect(headline).toBe('progress unavailable: no worker runs; last known: polling, job active');
@@ -71,11 +88,11 @@ test.each([
   ['\u001b]0;\u001b]0;t\u0007b', '0;b'],
   ['text\u001b[1;2', 'text'],
   ['text\u001b', 'text'],
-])('of %j, a terminal gets %j', (text, plain) => {
+])('the text %j reaches a terminal as %j', (text, plain) => {
   expect(plainText(text)).toBe(plain);
 });
 
-test('megabytes of control sequences are cleaned at once', () => {
+test('megabytes of control sequences are removed at once', () => {
   // If the time grew with the square of the length, some of these would take an hour.
   const parts = [
     '\u001b;#',

@@ -67,48 +67,60 @@ const quoted = JSON.stringify;
 
 /** Every setting that can hold a secret. */
 const settings: Record<string, (secret: string) => Record<string, string>> = {
-  'the key of the service': (secret) => ({ AGENT_JOBS_API_KEY: secret }),
-  'the file of that key': (secret) => ({ AGENT_JOBS_API_KEY_FILE: file(secret) }),
-  'a key per project': (secret) => ({ AGENT_JOBS_API_KEYS_FILE: file(quoted({ p: secret })) }),
-  "Temporal's key": (secret) => ({ TEMPORAL_API_KEY: secret }),
-  "Temporal's key at another machine": (secret) => ({ TEMPORAL_API_KEY: secret, TEMPORAL_ADDRESS: FAR }),
-  'the file of its key': (secret) => ({ TEMPORAL_API_KEY_FILE: file(secret) }),
-  'the authorization': (secret) => ({ TEMPORAL_GRPC_META_AUTHORIZATION: `Bearer ${secret}` }),
-  'another header': (secret) => ({ TEMPORAL_GRPC_META_X_TOKEN: secret }),
-  "Temporal's key beside a broken profile": (secret) => ({ ...brokenProfile(), TEMPORAL_API_KEY: secret }),
-  'another header beside a broken profile': (secret) => ({ ...brokenProfile(), TEMPORAL_GRPC_META_X_TOKEN: secret }),
-  'a binary header': (secret) => ({ 'TEMPORAL_GRPC_META_TOKEN-BIN': secret }),
-  'the codec server': (secret) => ({ TEMPORAL_CODEC_AUTH: secret, TEMPORAL_CODEC_ENDPOINT: 'https://codec.invalid' }),
-  'the key of a certificate': (secret) => ({ ...TLS, ...keyData(secret), TEMPORAL_TLS_CLIENT_CERT_DATA: certificate }),
-  'the key of a certificate beside a broken profile': (secret) => ({ ...brokenProfile(), ...keyData(secret) }),
-  'the file of such a key': (secret) => ({
+  AGENT_JOBS_API_KEY: (secret) => ({ AGENT_JOBS_API_KEY: secret }),
+  'the file of AGENT_JOBS_API_KEY_FILE': (secret) => ({ AGENT_JOBS_API_KEY_FILE: file(secret) }),
+  'the file of AGENT_JOBS_API_KEYS_FILE': (secret) => ({ AGENT_JOBS_API_KEYS_FILE: file(quoted({ p: secret })) }),
+  TEMPORAL_API_KEY: (secret) => ({ TEMPORAL_API_KEY: secret }),
+  'TEMPORAL_API_KEY for another machine': (secret) => ({ TEMPORAL_API_KEY: secret, TEMPORAL_ADDRESS: FAR }),
+  'the file of TEMPORAL_API_KEY_FILE': (secret) => ({ TEMPORAL_API_KEY_FILE: file(secret) }),
+  'the authorization header for Temporal': (secret) => ({ TEMPORAL_GRPC_META_AUTHORIZATION: `Bearer ${secret}` }),
+  'another header for Temporal': (secret) => ({ TEMPORAL_GRPC_META_X_TOKEN: secret }),
+  'TEMPORAL_API_KEY beside a broken profile': (secret) => ({ ...brokenProfile(), TEMPORAL_API_KEY: secret }),
+  'a header for Temporal beside a broken profile': (secret) => ({
+    ...brokenProfile(),
+    TEMPORAL_GRPC_META_X_TOKEN: secret,
+  }),
+  'a binary header for Temporal': (secret) => ({ 'TEMPORAL_GRPC_META_TOKEN-BIN': secret }),
+  'the authorization of the codec server': (secret) => ({
+    TEMPORAL_CODEC_AUTH: secret,
+    TEMPORAL_CODEC_ENDPOINT: 'https://codec.invalid',
+  }),
+  TEMPORAL_TLS_CLIENT_KEY_DATA: (secret) => ({
+    ...TLS,
+    ...keyData(secret),
+    TEMPORAL_TLS_CLIENT_CERT_DATA: certificate,
+  }),
+  'TEMPORAL_TLS_CLIENT_KEY_DATA beside a broken profile': (secret) => ({ ...brokenProfile(), ...keyData(secret) }),
+  'the file of TEMPORAL_TLS_CLIENT_KEY_PATH': (secret) => ({
     ...{ ...TLS, TEMPORAL_TLS_CLIENT_KEY_PATH: file(pem(secret)), TEMPORAL_TLS_CLIENT_CERT_DATA: certificate },
   }),
-  'the key of a profile': (secret) => toml(`api_key = ${quoted(secret)}`),
+  'the API key of a profile': (secret) => toml(`api_key = ${quoted(secret)}`),
   'a header of a profile': (secret) => toml(`grpc_meta = { authorization = ${quoted(secret)} }`),
-  'the key of a certificate of a profile': (secret) =>
+  'the certificate key of a profile': (secret) =>
     tlsOfProfile(`client_key_data = ${quoted(pem(secret))}, client_cert_data = ${quoted(certificate)}`),
-  'an address of Temporal': (secret) => ({ TEMPORAL_ADDRESS: `me:${secret}@${FAR}` }),
-  'an address of the service': (secret) => ({ AGENT_JOBS_BASE_URL: `http://me:${secret}@127.0.0.1` }),
+  'the address of Temporal': (secret) => ({ TEMPORAL_ADDRESS: `me:${secret}@${FAR}` }),
+  'the address of the service': (secret) => ({ AGENT_JOBS_BASE_URL: `http://me:${secret}@127.0.0.1` }),
   'the address of a proxy': (secret) => ({ http_proxy: `http://me:${secret}@127.0.0.1:9` }),
-  'an encoded address of a proxy': (secret) => ({ http_proxy: `http://me:${encodeURIComponent(secret)}@127.0.0.1:9` }),
+  'the percent-encoded address of a proxy': (secret) => ({
+    http_proxy: `http://me:${encodeURIComponent(secret)}@127.0.0.1:9`,
+  }),
   'the address of a proxy without a scheme': (secret) => ({ HTTPS_PROXY: `me:${secret}@127.0.0.1:9` }),
 };
 
 /** Settings that are refused before anything in them is known to be a secret: their values are not shown. */
 const unread: typeof settings = {
-  'that key in the place of its file': (secret) => ({ AGENT_JOBS_API_KEY_FILE: secret }),
-  'a broken file of these': (secret) => ({ AGENT_JOBS_API_KEYS_FILE: file(`{"p": "${secret}"`) }),
-  'these in the place of their file': (secret) => ({ AGENT_JOBS_API_KEYS_FILE: quoted({ p: secret }) }),
-  'its key in the place of the file': (secret) => ({ TEMPORAL_API_KEY_FILE: secret }),
-  'such a key in the place of the file': (secret) => {
+  'AGENT_JOBS_API_KEY_FILE instead of its file': (secret) => ({ AGENT_JOBS_API_KEY_FILE: secret }),
+  'the broken file of AGENT_JOBS_API_KEYS_FILE': (secret) => ({ AGENT_JOBS_API_KEYS_FILE: file(`{"p": "${secret}"`) }),
+  'AGENT_JOBS_API_KEYS_FILE instead of its file': (secret) => ({ AGENT_JOBS_API_KEYS_FILE: quoted({ p: secret }) }),
+  'TEMPORAL_API_KEY_FILE instead of its file': (secret) => ({ TEMPORAL_API_KEY_FILE: secret }),
+  'TEMPORAL_TLS_CLIENT_KEY_PATH instead of its file': (secret) => {
     const text = `${pem(secret)}${secret}`;
     const certificates = { TEMPORAL_TLS_CLIENT_CERT_PATH: text, TEMPORAL_TLS_SERVER_CA_CERT_PATH: text };
     return { ...TLS, TEMPORAL_TLS_CLIENT_KEY_PATH: text, ...certificates };
   },
-  'a key of a profile without quotes': (secret) => toml(`api_key = ${secret}`),
-  'a key of a profile in a list': (secret) => toml(`api_key = [${quoted(secret)}]`),
-  'the key of a certificate of a profile without the certificate': (secret) =>
+  'the API key of a profile without quotes': (secret) => toml(`api_key = ${secret}`),
+  'the API key of a profile in a list': (secret) => toml(`api_key = [${quoted(secret)}]`),
+  'the certificate key of a profile without its certificate': (secret) =>
     tlsOfProfile(`client_key_data = ${quoted(pem(secret))}, client_cert_path = "/x"`),
 };
 
@@ -143,7 +155,7 @@ async function printed(env: Record<string, string>, commands: string[], finds: (
   return found;
 }
 
-test.each(Object.entries(settings))('a secret that is %s is masked, however it was pasted', (_name, plant) => {
+test.each(Object.entries(settings))('a secret in %s is masked, however it was pasted', (_name, plant) => {
   for (const paste of pasted) {
     const secret = newSecret();
     const planted = paste(secret);
@@ -153,14 +165,14 @@ test.each(Object.entries(settings))('a secret that is %s is masked, however it w
   }
 });
 
-describe.each(Object.entries({ ...settings, ...unread }))('a secret that is %s', (_name, plant) => {
+describe.each(Object.entries({ ...settings, ...unread }))('a secret in %s', (_name, plant) => {
   // Too short to be masked in any text: it must not get into one.
   const short = (text: string) => text.includes(SHORT) || text.includes(encodeURIComponent(SHORT));
-  test('and short is printed by no command', async () => {
+  test('is printed by neither doctor nor send, even if it is too short to be masked', async () => {
     expect(await printed(plant(SHORT), few, short)).toEqual([]);
   });
 
-  test('is printed by no command at all', { tags: 'long' }, async () => {
+  test('is printed by no command, however it was pasted', { tags: 'long' }, async () => {
     expect(await printed(plant(SHORT), all, short)).toEqual([]);
     for (const paste of pasted) {
       const secret = newSecret();
@@ -170,13 +182,13 @@ describe.each(Object.entries({ ...settings, ...unread }))('a secret that is %s',
 });
 
 test.each([
-  ['TEMPORAL_API_KEY', `“${newSecret()}”`],
-  ['TEMPORAL_API_KEY', `${newSecret()}\n${newSecret()}`],
-  ['TEMPORAL_GRPC_META_X_TOKEN', `${newSecret()}é`],
-  ['TEMPORAL_GRPC_META_AUTHORIZATION', `Bearer ${newSecret()}\nx`],
-  ['TEMPORAL_GRPC_META_AUTHORIZATION', `Bearer ${SHORT}`],
-  ['TEMPORAL_NAMESPACE', 'düsseldorf'],
-])('%s that cannot be sent is refused by its name', async (name, value) => {
+  ['TEMPORAL_API_KEY', 'in curly quotes', `“${newSecret()}”`],
+  ['TEMPORAL_API_KEY', 'of two lines', `${newSecret()}\n${newSecret()}`],
+  ['TEMPORAL_GRPC_META_X_TOKEN', 'with an accent', `${newSecret()}é`],
+  ['TEMPORAL_GRPC_META_AUTHORIZATION', 'of two lines', `Bearer ${newSecret()}\nx`],
+  ['TEMPORAL_GRPC_META_AUTHORIZATION', 'that is too short to be masked', `Bearer ${SHORT}`],
+  ['TEMPORAL_NAMESPACE', 'with an umlaut', 'düsseldorf'],
+])('%s %s is refused with its name', async (name, _what, value) => {
   const { exitCode, stderr } = await runCli(['list'], { env: { ...base, [name]: value } });
   expect({ exitCode, stderr }, value).toEqual({ exitCode: 2, stderr: expect.stringContaining(`${name}: must be`) });
 });
@@ -186,7 +198,7 @@ test('the line end of a key or a header for Temporal is not part of it', async (
   expect(await runCli(['list'], { env: { ...base, ...env } })).toMatchObject({ exitCode: 0 });
 });
 
-test('a server that repeats the key and the headers it got has them masked', async () => {
+test('the API key and the headers are masked in the answer of a server that repeats them', async () => {
   const [key, token] = [newSecret(), newSecret()];
   const server = createServer();
   server.on('stream', (stream: ServerHttp2Stream, headers) => {

@@ -12,10 +12,10 @@ const facts = { projectId: 'p', jobId: 'j', learnedAt: at(-600_000), polls: 0 };
 const slot = { state: 'waiting-for-budget', waitReason: 'slot' } as const;
 /** What the budget replied to a follow-up ten minutes ago. */
 const lastProgress = { ...facts, ...slot, position: 5, expectedSendAt: at(-30_000) };
-const first: BudgetWaiter = { workflowId, lane: 'interactive', position: 2 };
-const waiter: BudgetWaiter = { ...first, expectedAt: at(60_000) };
-/** What a follow-up shows when its budget says this of it. */
-function joined(
+const second: BudgetWaiter = { workflowId, lane: 'interactive', position: 2 };
+const secondExpected: BudgetWaiter = { ...second, expectedAt: at(60_000) };
+/** What a follow-up shows when its budget says this of its place in line. */
+function withPlace(
   place: BudgetWaiter | undefined,
   more: Partial<BudgetStatus> = {},
   progress: Parameters<typeof withBudget>[2] = lastProgress,
@@ -31,20 +31,19 @@ const pausedBy = (...reasons: NonNullable<BudgetStatus['paused']>['reasons']) =>
   paused: { reasons, since: at(-1_000), ...pause },
 });
 const refusal = { reason: 'payment', until: at(300_000) } as const;
-const was = { ...facts, state: 'blocked', waitReason: 'paused', pause: { by: 'operator' } } as const;
-const current = { ...facts, ...slot, position: 2, expectedSendAt: at(60_000) };
-const outdated = { ...lastProgress, asOf: at(-600_000) };
+const pausedProgress = { ...facts, state: 'blocked', waitReason: 'paused', pause: { by: 'operator' } } as const;
+const currentPlace = { ...facts, ...slot, position: 2, expectedSendAt: at(60_000) };
+const lastKnown = { ...lastProgress, asOf: at(-600_000) };
 const blocked = { ...facts, state: 'blocked', position: 2 };
-const byService = { by: 'service', ...pause };
 
 test.each<[what: string, shown: object, expected: object]>([
-  ['shows its current place', joined(waiter), current],
-  ['has no expected time if the budget gives none', joined(first), { ...facts, ...slot, position: 2 }],
-  ['keeps what it last received while the budget is silent', withBudget(undefined, workflowId, lastProgress), outdated],
-  ['keeps what it last received if the budget does not know it', joined(undefined), outdated],
+  ['shows its current place', withPlace(secondExpected), currentPlace],
+  ['shows no expected time if the budget gives none', withPlace(second), { ...facts, ...slot, position: 2 }],
+  ['shows what it last received if the budget is silent', withBudget(undefined, workflowId, lastProgress), lastKnown],
+  ['shows what it last received if the budget does not know it', withPlace(undefined), lastKnown],
   [
     'is blocked if its message alone is refused',
-    joined({ ...first, refusal }),
+    withPlace({ ...second, refusal }),
     { ...blocked, waitReason: 'payment', pause: { by: 'message', until: refusal.until } },
   ],
   [
@@ -54,19 +53,23 @@ test.each<[what: string, shown: object, expected: object]>([
   ],
   [
     'is blocked by an operator',
-    joined(first, pausedBy('operator', 'limited')),
+    withPlace(second, pausedBy('operator', 'limited')),
     { ...blocked, waitReason: 'paused', pause: { by: 'operator', ...pause } },
   ],
   [
     'is blocked by the service',
-    joined(first, pausedBy('limited')),
-    { ...blocked, waitReason: 'limited', pause: byService },
+    withPlace(second, pausedBy('limited')),
+    { ...blocked, waitReason: 'limited', pause: { by: 'service', ...pause } },
   ],
-  ['is blocked while its budget counts', joined(first, { isCounting: true }), { ...blocked, waitReason: 'counting' }],
-  ['is blocked no more after the pause', joined(waiter, {}, was), current],
+  [
+    'is blocked while its budget counts',
+    withPlace(second, { isCounting: true }),
+    { ...blocked, waitReason: 'counting' },
+  ],
+  ['is no longer blocked after the pause', withPlace(secondExpected, {}, pausedProgress), currentPlace],
   [
     'waits for its job while another has the turn',
-    joined({ workflowId, lane: 'batch' }),
+    withPlace({ workflowId, lane: 'batch' }),
     { ...facts, state: 'waiting-for-job', waitReason: 'job-busy' },
   ],
 ])('a follow-up in line %s', (_what, shown, expected) => {
@@ -105,22 +108,37 @@ describe('a follow-up that watches its job', () => {
     heartbeatDetails: { payloads: [heartbeat] },
   });
   const polling = { ...facts, state: 'polling', sentAt: at(-60_000), polls: 2 } as const;
-  const known = { ...polling, polls: 5, nextPollAt, job, jobSeenAt: at(-2_000), jobStatus: 'active' };
-  const { nextPollAt: _next, ...now } = known;
-  const { jobSeenAt: _seen, ...unseen } = known;
+  const observed = { ...polling, polls: 5, nextPollAt, job, jobSeenAt: at(-2_000), jobStatus: 'active' };
+  const { nextPollAt: _next, ...withoutNextPollAt } = observed;
+  const { jobSeenAt: _seen, ...withoutJobSeenAt } = observed;
   const completed = { status: 'completed' };
-  const { jobStatus: _status, ...before } = { ...known, job: completed };
-  const early = { ...facts, state: 'waiting-for-job', waitReason: 'job-busy' } as const;
+  const { jobStatus: _status, ...withTurnBefore } = { ...observed, job: completed };
+  const waitingForJob = { ...facts, state: 'waiting-for-job', waitReason: 'job-busy' } as const;
   const lastError = { at: at(-2_000), message: 'HTTP 500' };
-  const later = { ...watching({ nextPollAt: at(-100) }), state: SCHEDULED, nextAttemptScheduleTime: instant(9_000) };
+  const atServer = { ...watching({ nextPollAt: at(-100) }), state: SCHEDULED, nextAttemptScheduleTime: instant(9_000) };
 
   test.each<[what: string, progress: FollowUpProgress, activity: object, expected: object]>([
-    ['shows what the heartbeat has', polling, watching(), known],
-    ['does not take the turn before for its own', polling, watching({ observedActive: false, job: completed }), before],
-    ['shows why the last poll failed', polling, watching({ lastError: 'HTTP 500' }), { ...unseen, lastError }],
-    ['has no next poll while it polls', polling, watching({ nextPollAt: at(-100) }), now],
-    ['shows when the server starts the next attempt', polling, later, { ...known, nextPollAt: at(9_000) }],
-    ['counts no polls before its send', early, watching(), { ...early, nextPollAt, job, jobSeenAt: at(-2_000) }],
+    ['shows what the heartbeat has', polling, watching(), observed],
+    [
+      'does not take the turn before for its own',
+      polling,
+      watching({ observedActive: false, job: completed }),
+      withTurnBefore,
+    ],
+    [
+      'shows why the last poll failed',
+      polling,
+      watching({ lastError: 'HTTP 500' }),
+      { ...withoutJobSeenAt, lastError },
+    ],
+    ['shows no next poll while it polls', polling, watching({ nextPollAt: at(-100) }), withoutNextPollAt],
+    ['shows when the server starts the next attempt', polling, atServer, { ...observed, nextPollAt: at(9_000) }],
+    [
+      'counts no polls before its send',
+      waitingForJob,
+      watching(),
+      { ...waitingForJob, nextPollAt, job, jobSeenAt: at(-2_000) },
+    ],
     [
       'ignores a heartbeat that it cannot read',
       polling,
@@ -136,14 +154,17 @@ const message = 'it was stopped';
 test.each([
   ['plain', { message }],
   ['encoded', { message: 'Encoded failure', encodedAttributes: encoded({ message, stack_trace: '' }) }],
-])('an ask that is repeated shows its last error, which is %s, and when the next one is', async (_what, failure) => {
-  const silent = { ...facts, state: 'blocked', waitReason: 'budget-silent' } as const;
-  const asking = {
-    ...{ activityType: { name: 'askForSlot' }, state: 1 },
-    ...{ nextAttemptScheduleTime: instant(30_000), lastAttemptCompleteTime: instant(-30_000) },
-    lastFailure: { ...failure, applicationFailureInfo: { type: 'budget-stopped' } },
-  };
-  const lastError = { at: at(-30_000), message };
-  const expected = { ...silent, waitReason: 'budget-stopped', nextTryAt: at(30_000), lastError };
-  expect(await live(silent, asking)).toEqual(expected);
-});
+])(
+  'a follow-up whose ask is repeated shows its last error (%s) and the time of the next ask',
+  async (_what, failure) => {
+    const silent = { ...facts, state: 'blocked', waitReason: 'budget-silent' } as const;
+    const asking = {
+      ...{ activityType: { name: 'askForSlot' }, state: 1 },
+      ...{ nextAttemptScheduleTime: instant(30_000), lastAttemptCompleteTime: instant(-30_000) },
+      lastFailure: { ...failure, applicationFailureInfo: { type: 'budget-stopped' } },
+    };
+    const lastError = { at: at(-30_000), message };
+    const expected = { ...silent, waitReason: 'budget-stopped', nextTryAt: at(30_000), lastError };
+    expect(await live(silent, asking)).toEqual(expected);
+  },
+);

@@ -37,7 +37,7 @@ const temporalIssues = (env: Env) => issuesOf(() => loadTemporalConfig(env));
 describe('webhook targets', () => {
   const WEBHOOK_SECRET = `whsec_${Buffer.alloc(24, 'x').toString('base64')}`;
   const targets = (url: string, ...secrets: string[]) => JSON.stringify({ ci: { url, secrets } });
-  test('come from a variable or a file, and show no secret', async () => {
+  test('may come from a variable or a file, and show no secret', async () => {
     const text = targets('http://[::1]:8080/hook?key=x', WEBHOOK_SECRET);
     const config = loadConfig({ ...good, FOLLOW_UP_WEBHOOKS: text });
     expect(config.webhooks.targets?.().get('ci')?.url.href).toBe('http://[::1]:8080/hook?key=x');
@@ -52,7 +52,7 @@ describe('webhook targets', () => {
     });
   });
 
-  test('of a file that was never valid are an error, and those of one that was stay in use', async () => {
+  test('are refused if their file was never valid, and stay in use if it is no longer valid', async () => {
     const path = file('webhooks.json', '{');
     const problems: (string | undefined)[] = [];
     const read = openTargets({ targets: undefined, file: path }, (_file, problem) => problems.push(problem));
@@ -65,18 +65,26 @@ describe('webhook targets', () => {
   });
 
   test.each([
-    ['not JSON', '{', 'must hold JSON, { "name": { "url": "https://…", "secrets": ["whsec_…"] } }'],
-    ['http to another host', targets('http://a.example', WEBHOOK_SECRET), 'ci.url: must be a URL with https'],
-    ['a password in the URL', targets('https://u:p@a.example', WEBHOOK_SECRET), 'ci.url: must be a URL with https'],
-    ['no secret', targets('https://a.example'), 'ci.secrets: '],
-    ['a short secret', targets('https://a.example', 'whsec_c2hvcnQ='), 'ci.secrets.0: must be whsec_ and 24 to 64'],
-    ['a name with a slash', JSON.stringify({ 'given/b': {} }), 'a name is not 1 to 64 letters, digits, _ or -'],
+    ['their text is not JSON', '{', 'must hold JSON, { "name": { "url": "https://…", "secrets": ["whsec_…"] } }'],
     [
-      'an unknown field',
+      'a URL has http and another host',
+      targets('http://a.example', WEBHOOK_SECRET),
+      'ci.url: must be a URL with https',
+    ],
+    ['a URL has a password', targets('https://u:p@a.example', WEBHOOK_SECRET), 'ci.url: must be a URL with https'],
+    ['a target has no secret', targets('https://a.example'), 'ci.secrets: '],
+    [
+      'a secret is too short',
+      targets('https://a.example', 'whsec_c2hvcnQ='),
+      'ci.secrets.0: must be whsec_ and 24 to 64',
+    ],
+    ['a name has a slash', JSON.stringify({ 'given/b': {} }), 'a name is not 1 to 64 letters, digits, _ or -'],
+    [
+      'a field is unknown',
       JSON.stringify({ ci: { url: 'https://a.example', secrets: [WEBHOOK_SECRET], given: 1 } }),
       'ci: has only the fields url and secrets',
     ],
-  ])('of %s are refused by name and rule', (_, text, rule) => {
+  ])('are refused with the rule if %s', (_, text, rule) => {
     const [variable, ofFile] = [
       issues({ FOLLOW_UP_WEBHOOKS: text })['FOLLOW_UP_WEBHOOKS'],
       issues({ FOLLOW_UP_WEBHOOKS_FILE: file('bad.json', text) })['FOLLOW_UP_WEBHOOKS_FILE'],
@@ -112,8 +120,16 @@ describe('the worker configuration', () => {
       },
       { version, drainMs: 1_500, budget: { windowMs: 90_000 }, leaseMs: 40_000, capacity },
     ],
-    ['has its limit as the ceiling', { FOLLOW_UP_BUDGET_LIMIT: '7' }, { budget: { limit: 7, maxLimit: 7 } }],
-    ['or a higher one', { FOLLOW_UP_BUDGET_MAX_LIMIT: '500' }, { budget: { limit: 100, maxLimit: 500 } }],
+    [
+      'has its own limit as the ceiling of budgets',
+      { FOLLOW_UP_BUDGET_LIMIT: '7' },
+      { budget: { limit: 7, maxLimit: 7 } },
+    ],
+    [
+      'accepts a higher ceiling of budgets',
+      { FOLLOW_UP_BUDGET_MAX_LIMIT: '500' },
+      { budget: { limit: 100, maxLimit: 500 } },
+    ],
     ['serves a list of projects', { FOLLOW_UP_PROJECTS: 'a, b-2,c' }, { projects: ['a', 'b-2', 'c'] }],
     ['can turn the status server off', { FOLLOW_UP_STATUS_ADDRESS: 'off' }, { status: undefined }],
     ['accepts IPv6 and port 0', { FOLLOW_UP_STATUS_ADDRESS: '[::1]:0' }, { status: { host: '::1', port: 0 } }],
@@ -143,15 +159,31 @@ describe('the worker configuration', () => {
     ['TEMPORAL_WORKER_BUILD_ID', 'build', /needs TEMPORAL_DEPLOYMENT_NAME/],
     ['TEMPORAL_DEPLOYMENT_NAME', 'a:b', /must be at most 200/, { TEMPORAL_WORKER_BUILD_ID: 'build' }],
     ['AGENT_JOBS_BASE_URL', `https://me:${SECRET}@host`, /user name/],
-    ...Object.entries({
-      FOLLOW_UP_BUDGET_LIMIT: '0 10001 1e3 2.5 0x10',
-      ...{ FOLLOW_UP_DRAIN: '2h', FOLLOW_UP_MARGIN: '6m', FOLLOW_UP_POLLERS: '1', FOLLOW_UP_LOG_FORMAT: 'xml' },
-      ...{ FOLLOW_UP_STATUS_ADDRESS: '9464 host:70000', FOLLOW_UP_TASK_QUEUE: 'q'.repeat(201) },
-      ...{ FOLLOW_UP_PROJECTS: 'a,,b a;b a,* ../x', TEMPORAL_ADDRESS: 'http://localhost:7233' },
-      AGENT_JOBS_BASE_URL:
-        'http://api.example.com http://localhost.example.com http://127.0.0.1.example.com http://0.0.0.0 ' +
-        'ftp://api.example.com api.example.com https://api.example.com?x=1 https://api.example.com/#x',
-    }).flatMap(([name, values]) => values.split(' ').map((value): [string, string] => [name, value])),
+    ['FOLLOW_UP_BUDGET_LIMIT', '0'],
+    ['FOLLOW_UP_BUDGET_LIMIT', '10001'],
+    ['FOLLOW_UP_BUDGET_LIMIT', '1e3'],
+    ['FOLLOW_UP_BUDGET_LIMIT', '2.5'],
+    ['FOLLOW_UP_BUDGET_LIMIT', '0x10'],
+    ['FOLLOW_UP_DRAIN', '2h'],
+    ['FOLLOW_UP_MARGIN', '6m'],
+    ['FOLLOW_UP_POLLERS', '1'],
+    ['FOLLOW_UP_LOG_FORMAT', 'xml'],
+    ['FOLLOW_UP_STATUS_ADDRESS', '9464'],
+    ['FOLLOW_UP_STATUS_ADDRESS', 'host:70000'],
+    ['FOLLOW_UP_TASK_QUEUE', 'q'.repeat(201)],
+    ['FOLLOW_UP_PROJECTS', 'a,,b'],
+    ['FOLLOW_UP_PROJECTS', 'a;b'],
+    ['FOLLOW_UP_PROJECTS', 'a,*'],
+    ['FOLLOW_UP_PROJECTS', '../x'],
+    ['TEMPORAL_ADDRESS', 'http://localhost:7233'],
+    ['AGENT_JOBS_BASE_URL', 'http://api.example.com'],
+    ['AGENT_JOBS_BASE_URL', 'http://localhost.example.com'],
+    ['AGENT_JOBS_BASE_URL', 'http://127.0.0.1.example.com'],
+    ['AGENT_JOBS_BASE_URL', 'http://0.0.0.0'],
+    ['AGENT_JOBS_BASE_URL', 'ftp://api.example.com'],
+    ['AGENT_JOBS_BASE_URL', 'api.example.com'],
+    ['AGENT_JOBS_BASE_URL', 'https://api.example.com?x=1'],
+    ['AGENT_JOBS_BASE_URL', 'https://api.example.com/#x'],
   ];
   test.each(wrong)('refuses %s=%s', (name, value, rule = /./, more = {}) => {
     expect(issues({ ...more, [name]: value })).toMatchObject({ [name]: expect.stringMatching(rule) });
@@ -169,7 +201,7 @@ describe('the worker configuration', () => {
     });
   });
 
-  test('allows the highest limit, and a window that a budget would take', () => {
+  test('accepts the highest limit, and the shortest window with the longest margin', () => {
     expect(issues({ FOLLOW_UP_BUDGET_LIMIT: '10000' })).toEqual({});
     const { budget: settings } = loadConfig({ ...good, FOLLOW_UP_BUDGET_WINDOW: '1s', FOLLOW_UP_MARGIN: '5m' });
     expect(projectBudgetInputSchema.safeParse({ projectId: 'p', settings }).success).toBe(true);
@@ -190,7 +222,7 @@ describe('API keys', () => {
     expect(issuesOf(() => loadConfig(base))).toHaveProperty('AGENT_JOBS_API_KEY');
   });
 
-  test('may come from files, also with a byte order mark, which are read alike at the start and later', async () => {
+  test('may come from files, also with a byte order mark, and are read alike at the start and later', async () => {
     const json = JSON.stringify({ 'project-1': SECRET });
     for (const mark of ['', '\ufeff']) {
       const keyFile = file('key', `${mark}${SECRET}\r\n`);
@@ -210,26 +242,26 @@ describe('API keys', () => {
   });
 
   test.each([
-    ['AGENT_JOBS_API_KEY', () => `${SECRET}\r\nX-Injected: 1`],
-    ['AGENT_JOBS_API_KEY', () => 'short'],
-    ['AGENT_JOBS_API_KEY_FILE', () => file('two-lines', `${SECRET}\nand more`)],
-    ['AGENT_JOBS_API_KEY_FILE', () => directory],
-    ['AGENT_JOBS_API_KEYS_FILE', () => join(directory, 'missing.json')],
-    ['AGENT_JOBS_API_KEYS_FILE', () => file('no-json', `{ "p": "${SECRET}"`)],
-    ['AGENT_JOBS_API_KEYS_FILE', () => file('bad-id', JSON.stringify({ 'a/b': SECRET }))],
-    ['AGENT_JOBS_API_KEYS_FILE', () => file('list', JSON.stringify([SECRET]))],
-  ])('are never shown if %s is wrong (#%$)', (name, value) => {
+    ['AGENT_JOBS_API_KEY', 'has a line break', () => `${SECRET}\r\nX-Injected: 1`],
+    ['AGENT_JOBS_API_KEY', 'is too short', () => 'short'],
+    ['AGENT_JOBS_API_KEY_FILE', 'has two lines', () => file('two-lines', `${SECRET}\nand more`)],
+    ['AGENT_JOBS_API_KEY_FILE', 'is a directory', () => directory],
+    ['AGENT_JOBS_API_KEYS_FILE', 'is missing', () => join(directory, 'missing.json')],
+    ['AGENT_JOBS_API_KEYS_FILE', 'is not JSON', () => file('no-json', `{ "p": "${SECRET}"`)],
+    ['AGENT_JOBS_API_KEYS_FILE', 'has a bad project id', () => file('bad-id', JSON.stringify({ 'a/b': SECRET }))],
+    ['AGENT_JOBS_API_KEYS_FILE', 'is a list', () => file('list', JSON.stringify([SECRET]))],
+  ])('are refused and not shown if %s %s', (name, _what, value) => {
     const issues = issuesOf(() => loadConfig({ ...base, [name]: value() }));
     expect(issues).toEqual({ [name]: expect.not.stringContaining('short"') });
   });
 
-  test('do not show when a configuration is inspected or written as JSON', () => {
+  test('are not shown when a configuration is inspected or written as JSON', () => {
     const config = loadConfig({ ...good, TEMPORAL_API_KEY: SECRET });
     expect(inspect(config, { depth: null, showHidden: true })).not.toContain(SECRET);
     expect(JSON.stringify(config)).not.toContain(SECRET);
   });
 
-  test('in a file that everybody can read lead to a warning', () => {
+  test('lead to a warning if everybody can read their file', () => {
     const path = file('open-key', SECRET);
     const warningsAt = (mode: number) => {
       chmodSync(path, mode);
@@ -265,9 +297,14 @@ api_key = "${SECRET}"
       { address: 'two.example.com:7233', namespace: 'three' },
       { tls: true, apiKey: SECRET },
     ],
-    ['has its key in a file first', { TEMPORAL_API_KEY_FILE: keyFile, TEMPORAL_API_KEY: 'x' }, {}, { apiKey: SECRET }],
-    ['takes a switch in capitals', { TEMPORAL_TLS: 'TRUE' }, {}, { tls: expect.any(Object) }],
-    ['takes a switch that is off', { TEMPORAL_TLS: 'False' }, {}, { tls: false }],
+    [
+      'takes the API key of a file rather than a variable',
+      { TEMPORAL_API_KEY_FILE: keyFile, TEMPORAL_API_KEY: 'x' },
+      {},
+      { apiKey: SECRET },
+    ],
+    ['accepts a switch in capitals', { TEMPORAL_TLS: 'TRUE' }, {}, { tls: expect.any(Object) }],
+    ['accepts a switch that is off', { TEMPORAL_TLS: 'False' }, {}, { tls: false }],
     ['fills in the port of IPv6', { TEMPORAL_ADDRESS: '[::1]' }, { address: '[::1]:7233' }],
     ['allows a key over plaintext on this machine', { ...plain, TEMPORAL_API_KEY: SECRET }, {}, { apiKey: SECRET }],
   ])('%s', (_what, env, config, connection = {}) => {
@@ -276,17 +313,62 @@ api_key = "${SECRET}"
     expect(loaded.connectionOptions()).toMatchObject(connection);
   });
 
-  test.each<[name: string, problem: RegExp, env: Env]>([
-    ['TEMPORAL_TLS', /must be on/, { ...far, ...plain, TEMPORAL_API_KEY_FILE: keyFile }],
-    ['TEMPORAL_TLS', /must be on/, { ...far, ...plain, TEMPORAL_API_KEY: SECRET }],
-    ['TEMPORAL_TLS', /must be on/, { ...far, TEMPORAL_GRPC_META_AUTHORIZATION: `Bearer ${SECRET}` }],
-    ['TEMPORAL_API_KEY_FILE', /must hold one key/, { TEMPORAL_API_KEY_FILE: file('two', `${SECRET}\n${SECRET}`) }],
-    ['TEMPORAL_API_KEY_FILE', /cannot be read: ENOENT/, { TEMPORAL_API_KEY_FILE: join(directory, 'gone') }],
-    ['TEMPORAL_TLS_CLIENT_KEY_PATH', /./, { TEMPORAL_TLS_CLIENT_CERT_PATH: file('client.pem', 'x') }],
-    ['TEMPORAL_CONFIG_FILE', /./, { TEMPORAL_CONFIG_FILE: join(directory, 'none.toml') }],
-    ['TEMPORAL_PROFILE', /Profile 'gone' not found/, { TEMPORAL_CONFIG_FILE: toml, TEMPORAL_PROFILE: 'gone' }],
-    ['TEMPORAL_*', /^the configuration file is not TOML, see line 2$/, { TEMPORAL_CONFIG_FILE: broken }],
-  ])('refuses a wrong %s: %s', (name, problem, env) => {
+  test.each<[what: string, env: Env, name: string, problem: RegExp]>([
+    [
+      'TLS that is off beside a key file for another machine',
+      { ...far, ...plain, TEMPORAL_API_KEY_FILE: keyFile },
+      'TEMPORAL_TLS',
+      /must be on/,
+    ],
+    [
+      'TLS that is off beside an API key for another machine',
+      { ...far, ...plain, TEMPORAL_API_KEY: SECRET },
+      'TEMPORAL_TLS',
+      /must be on/,
+    ],
+    [
+      'an authorization header for another machine without TLS',
+      { ...far, TEMPORAL_GRPC_META_AUTHORIZATION: `Bearer ${SECRET}` },
+      'TEMPORAL_TLS',
+      /must be on/,
+    ],
+    [
+      'a file with two API keys',
+      { TEMPORAL_API_KEY_FILE: file('two', `${SECRET}\n${SECRET}`) },
+      'TEMPORAL_API_KEY_FILE',
+      /must hold one key/,
+    ],
+    [
+      'a missing file of the API key',
+      { TEMPORAL_API_KEY_FILE: join(directory, 'gone') },
+      'TEMPORAL_API_KEY_FILE',
+      /cannot be read: ENOENT/,
+    ],
+    [
+      'a client certificate without its key',
+      { TEMPORAL_TLS_CLIENT_CERT_PATH: file('client.pem', 'x') },
+      'TEMPORAL_TLS_CLIENT_KEY_PATH',
+      /./,
+    ],
+    [
+      'a missing configuration file',
+      { TEMPORAL_CONFIG_FILE: join(directory, 'none.toml') },
+      'TEMPORAL_CONFIG_FILE',
+      /./,
+    ],
+    [
+      'a profile that the configuration file does not have',
+      { TEMPORAL_CONFIG_FILE: toml, TEMPORAL_PROFILE: 'gone' },
+      'TEMPORAL_PROFILE',
+      /Profile 'gone' not found/,
+    ],
+    [
+      'a configuration file that is not TOML',
+      { TEMPORAL_CONFIG_FILE: broken },
+      'TEMPORAL_*',
+      /^the configuration file is not TOML, see line 2$/,
+    ],
+  ])('refuses %s', (_what, env, name, problem) => {
     expect(temporalIssues(env)).toMatchObject({ [name]: expect.stringMatching(problem) });
   });
 
@@ -309,7 +391,7 @@ api_key = "${SECRET}"
     expect(temporalIssues(env)['TEMPORAL_*']).toBe('the configuration file cannot be read: EISDIR');
   });
 
-  test('leaves out the byte order mark of a certificate or key, and refuses one in UTF-16', () => {
+  test('leaves out the byte order mark of a certificate or key, and refuses a certificate in UTF-16', () => {
     const read = (name: string) => readFileSync(join(import.meta.dirname, '../agent-jobs/tls', name));
     const marked = (name: string) => file(`marked-${name}`, `\uFEFF${read(name).toString()}`);
     const environment = {
@@ -330,7 +412,7 @@ api_key = "${SECRET}"
     expect(temporalIssues({ [name]: utf16 })).toEqual({ [name]: problem });
   });
 
-  test('gives commands the task queue and the settings of a new budget without settings of the service', () => {
+  test('gives commands their task queue and budget settings without settings of the service', () => {
     expect(loadClientConfig({})).toMatchObject({ taskQueue: 'follow-ups', budget: { limit: 100 } });
     const env = { FOLLOW_UP_TASK_QUEUE: 'mine', FOLLOW_UP_BUDGET_LIMIT: '7' };
     expect(loadClientConfig(env)).toMatchObject({ taskQueue: 'mine', budget: { limit: 7 } });

@@ -8,15 +8,24 @@ import { parseDurationMs } from '../../src/contract/index.js';
 import { simulatorOptionsSchema } from '../../src/simulator/index.js';
 import { shutdownForceMs } from '../../src/worker/worker-options.js';
 import { GO_SERVER_MODULE } from '../support/pins.js';
-import * as s from './support.js';
+import {
+  type ComposeService,
+  composeServices as services,
+  dockerStages as stages,
+  imageName,
+  knownSettings,
+  lastInstruction,
+  repositoryPath,
+  repositoryText,
+  simulatorEnvironment,
+} from './support.js';
 
-const { composeServices: services, dockerStages: stages, repositoryPath, repositoryText } = s;
 const text = repositoryText('docker-compose.yml');
 const image = stages.at(-1);
 /** The services that stay up. The others do one thing and end. */
 const lasting = Object.keys(services).filter((name) => services[name]?.restart === 'unless-stopped');
 
-function service(name: string): s.ComposeService {
+function service(name: string): ComposeService {
   const found = services[name];
   if (found === undefined) throw new Error(`docker-compose.yml has no service ${name}`);
   return found;
@@ -42,25 +51,25 @@ describe('docker-compose.yml', () => {
       expect(security_opt, name).toEqual(['no-new-privileges:true']);
     }
     expect(service('worker')).toMatchObject({ user: '1000:1000', read_only: true });
-    expect(s.lastInstruction(image, 'USER')).toBe('1000:1000');
+    expect(lastInstruction(image, 'USER')).toBe('1000:1000');
   });
 
-  test('pins every image by its version and digest, the server to that of the tests, and its own to this version', () => {
+  test('pins foreign images by version and digest, the server to the version of the tests, and its own to this one', () => {
     const images = [...Object.values(services), ...stages].map((each) => each.image);
-    for (const foreign of images.filter((each) => each !== s.imageName)) {
+    for (const foreign of images.filter((each) => each !== imageName)) {
       expect(foreign).toMatch(/^[a-z-]+(\/[a-z-]+)?:v?\d+\.\d+(\.\d+)?(-[a-z0-9.-]+)?@sha256:[0-9a-f]{64}$/);
     }
     const version = GO_SERVER_MODULE.newest.version.slice(1);
     expect(service('temporal').image).toMatch(new RegExp(`^temporalio/server:${version}@`));
     expect(service('temporal-schema').image).toMatch(new RegExp(`^temporalio/admin-tools:${version}@`));
     const build = { context: '.', dockerfile: 'deploy/Dockerfile' };
-    for (const name of ['worker', 'simulator']) expect(service(name)).toMatchObject({ image: s.imageName, build });
+    for (const name of ['worker', 'simulator']) expect(service(name)).toMatchObject({ image: imageName, build });
   });
 
   test('checks the health of what stays up, and waits for health or for the end of a one-time service', () => {
     const unchecked = lasting.filter((name) => services[name]?.healthcheck?.test[0] !== 'CMD');
     expect(unchecked).toEqual(['worker']);
-    expect(s.lastInstruction(image, 'HEALTHCHECK')).toContain(':9464/healthz');
+    expect(lastInstruction(image, 'HEALTHCHECK')).toContain(':9464/healthz');
     for (const [name, { depends_on: dependencies = {} }] of Object.entries(services)) {
       for (const [needed, { condition }] of Object.entries(dependencies)) {
         const expected = lasting.includes(needed) ? 'service_healthy' : 'service_completed_successfully';
@@ -70,14 +79,14 @@ describe('docker-compose.yml', () => {
     expect(Object.keys(service('worker').depends_on ?? {})).toEqual(['temporal', 'temporal-namespace']);
   });
 
-  test('publishes ports on loopback only, and those of several workers', () => {
+  test('publishes ports on loopback only, with room for several workers', () => {
     const ports = Object.values(services).flatMap((each) => each.ports ?? []);
     expect(ports.filter((each) => !each.startsWith('127.0.0.1:'))).toEqual([]);
     expect(service('worker').ports).toEqual(['127.0.0.1:9464-9473:9464']);
     expect(text).not.toContain('container_name');
   });
 
-  test('mounts files of the repository, with which Prometheus scrapes every worker and Grafana finds Prometheus', async () => {
+  test('mounts existing files with which Prometheus scrapes every worker and Grafana finds Prometheus', async () => {
     const mounted = (name: string) => (service(name).volumes ?? []).map((each) => each.split(':'));
     for (const [source = '', , mode] of Object.keys(services).flatMap(mounted)) {
       if (!source.startsWith('.')) continue;
@@ -110,11 +119,11 @@ describe('docker-compose.yml', () => {
     const [mount = ''] = service('worker').volumes ?? [];
     const [, variable = '', target] = /^\$\{(\w+):\?[^}]*\}:([^:]+):ro$/.exec(mount) ?? [];
     expect(workerSettings['AGENT_JOBS_API_KEY_FILE']).toBe(`\${AGENT_JOBS_API_KEY_FILE-${target}/api-key}`);
-    expect((await stat(repositoryPath(s.simulatorEnvironment[variable] ?? ''))).isDirectory()).toBe(true);
+    expect((await stat(repositoryPath(simulatorEnvironment[variable] ?? ''))).isDirectory()).toBe(true);
   });
 
   test('gives a worker settings that it knows, and time to finish its sends', () => {
-    const environment = workerEnvironment(s.simulatorEnvironment);
+    const environment = workerEnvironment(simulatorEnvironment);
     const keyFile = repositoryPath('deploy/simulator-keys/api-key');
     const config = loadConfig({ ...environment, AGENT_JOBS_API_KEY_FILE: keyFile });
     expect(config).toMatchObject({
@@ -122,19 +131,19 @@ describe('docker-compose.yml', () => {
       agentJobs: { baseUrl: 'http://simulator:8080' },
       status: { host: '0.0.0.0', port: 9464 },
     });
-    expect(Object.keys(environment).filter((name) => !s.knownSettings.has(name))).toEqual([]);
+    expect(Object.keys(environment).filter((name) => !knownSettings.has(name))).toEqual([]);
     expect(parseDurationMs(service('worker').stop_grace_period)).toBeGreaterThan(shutdownForceMs(config));
   });
 
   test('passes on every setting of a worker that is not fixed here', () => {
-    expect(s.knownSettings.size).toBeGreaterThan(30);
+    expect(knownSettings.size).toBeGreaterThan(30);
     /** Settings that nobody can set from outside, with the reason. */
     const fixed: [names: RegExp, reason: string][] = [
       [/^TEMPORAL_(?!DEPLOYMENT_|WORKER_)/, 'the server of this file asks for neither a certificate nor a key'],
       [/^(AGENT_JOBS_API_KEY|FOLLOW_UP_WEBHOOKS)$/, 'a secret in the environment shows in "docker inspect"'],
       [/^FOLLOW_UP_STATUS_ADDRESS$/, 'the published port leads there'],
     ];
-    for (const name of [...s.knownSettings].filter((each) => !fixed.some(([names]) => names.test(each)))) {
+    for (const name of [...knownSettings].filter((each) => !fixed.some(([names]) => names.test(each)))) {
       expect(workerSettings[name], name).toMatch(new RegExp(`^\\$\\{${name}(:?-.*|:\\?.*)\\}$`));
     }
   });

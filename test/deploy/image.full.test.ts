@@ -7,13 +7,13 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { type ServerProcess, startServerProcess, waitUntilReady } from '../../src/dev-server/process.js';
 import { findFreePorts } from '../support/programs.js';
-import * as s from './support.js';
+import { composeServices, type DockerStage, dockerStages, lastInstruction, repositoryPath } from './support.js';
 
 const STEP_TIMEOUT_MS = 600_000;
 const run = promisify(execFile);
 
 /** Carries out the instructions of the Dockerfile one by one. The `/app` of each stage is a directory. */
-describe('the image, built and run natively by the instructions of its Dockerfile', () => {
+describe('the image, built natively from its Dockerfile', () => {
   let directory: string;
   let app: string;
   const running: ServerProcess[] = [];
@@ -21,7 +21,7 @@ describe('the image, built and run natively by the instructions of its Dockerfil
   beforeAll(async () => {
     directory = await mkdtemp(join(tmpdir(), 'image-'));
     const stages = new Map<string, string>();
-    for (const stage of s.dockerStages) {
+    for (const stage of dockerStages) {
       app = join(directory, stage.name ?? 'app');
       stages.set(stage.name ?? 'app', app);
       await carryOut(stage, app, stages);
@@ -35,7 +35,7 @@ describe('the image, built and run natively by the instructions of its Dockerfil
 
   /** The image's ENTRYPOINT with a command. */
   function start(args: readonly string[], env: Record<string, string> = {}): ServerProcess {
-    const entrypoint = JSON.parse(s.lastInstruction(s.dockerStages.at(-1), 'ENTRYPOINT') ?? '[]') as string[];
+    const entrypoint = JSON.parse(lastInstruction(dockerStages.at(-1), 'ENTRYPOINT') ?? '[]') as string[];
     const server = startServerProcess('env', [...entrypoint, ...args], {
       cwd: app,
       env: { PATH: process.env['PATH'], HOME: directory, NODE_ENV: 'production', ...env },
@@ -46,7 +46,7 @@ describe('the image, built and run natively by the instructions of its Dockerfil
 
   test('sends a follow-up from its worker to its simulator, and ends at SIGTERM with exit code 0', async () => {
     const [simulatorPort = 0, statusPort = 0] = await findFreePorts(2);
-    const simulatorArgs = (s.composeServices['simulator']?.command ?? []).map((word) =>
+    const simulatorArgs = (composeServices['simulator']?.command ?? []).map((word) =>
       word === '8080' ? String(simulatorPort) : word === '0.0.0.0' ? '127.0.0.1' : word,
     );
     const simulator = start([...simulatorArgs, '--turn', '200ms']);
@@ -56,11 +56,11 @@ describe('the image, built and run natively by the instructions of its Dockerfil
     const env = {
       TEMPORAL_ADDRESS: inject('temporalAddress'),
       AGENT_JOBS_BASE_URL: baseUrl,
-      AGENT_JOBS_API_KEY_FILE: s.repositoryPath('deploy/simulator-keys/api-key'),
+      AGENT_JOBS_API_KEY_FILE: repositoryPath('deploy/simulator-keys/api-key'),
       FOLLOW_UP_STATUS_ADDRESS: `127.0.0.1:${statusPort}`,
       FOLLOW_UP_TASK_QUEUE: `image-${process.pid}`,
     };
-    const worker = start(s.composeServices['worker']?.command ?? [], env);
+    const worker = start(composeServices['worker']?.command ?? [], env);
     const readyUrl = `http://127.0.0.1:${statusPort}/readyz`;
     await waitUntilReady('worker', worker, 120_000, async () => (await fetch(readyUrl)).status === 200);
 
@@ -77,13 +77,13 @@ describe('the image, built and run natively by the instructions of its Dockerfil
   });
 });
 
-async function carryOut(stage: s.DockerStage, target: string, stages: ReadonlyMap<string, string>): Promise<void> {
+async function carryOut(stage: DockerStage, target: string, stages: ReadonlyMap<string, string>): Promise<void> {
   await mkdir(target);
   for (const { name, text } of stage.instructions) {
     if (name === 'COPY') {
       const words = text.split(/\s+/);
       const from = words.find((word) => word.startsWith('--from='))?.slice('--from='.length);
-      const source = from === undefined ? s.repositoryPath('.') : (stages.get(from) ?? '');
+      const source = from === undefined ? repositoryPath('.') : (stages.get(from) ?? '');
       const paths = words.filter((word) => !word.startsWith('--'));
       const to = paths.pop() ?? '';
       for (const path of paths.map((each) => each.replace(/^\/app\//, ''))) {

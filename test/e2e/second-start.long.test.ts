@@ -50,13 +50,13 @@ async function waitsOf(handle: WorkflowHandleWithFirstExecutionRunId): Promise<n
   return timers.filter((timeout) => tsToMs(timeout) > 1).length;
 }
 
-describe.concurrent('a used key', () => {
+describe.concurrent('a start with a used key', () => {
   test.each<StartPolicy>([
     { workflowIdReusePolicy: 'ALLOW_DUPLICATE' },
     { workflowIdConflictPolicy: 'FAIL' },
     { workflowIdConflictPolicy: 'USE_EXISTING' },
     { workflowIdConflictPolicy: 'TERMINATE_EXISTING' },
-  ])('that is started again with %j after the end sends nothing, and says what was sent', async (policy) => {
+  ])('sends nothing after the end of its follow-up, with %j, and says what was sent', async (policy) => {
     const project = newProject();
     const { handle, result: first } = await ended(project);
     const startedMs = (await handle.describe()).startTime.getTime();
@@ -76,7 +76,7 @@ describe.concurrent('a used key', () => {
   test.each<StartPolicy>([
     { workflowIdConflictPolicy: 'TERMINATE_EXISTING' },
     { workflowIdReusePolicy: 'ALLOW_DUPLICATE_FAILED_ONLY' },
-  ])('of a follow-up that is terminated while its agent works is kept, with %j', async (policy) => {
+  ])('sends nothing after its follow-up was terminated while the agent worked, with %j', async (policy) => {
     for (const prompt of [undefined, ANOTHER]) {
       const project = newProject();
       const first = await start(project);
@@ -92,7 +92,7 @@ describe.concurrent('a used key', () => {
   });
 
   test.each<StartPolicy>([{ workflowExecutionTimeout: '15s' }, { workflowRunTimeout: '15s' }])(
-    'of a follow-up that %j of its caller ended says that its delivery is unknown, until it is started again',
+    'finds out a delivery that became unknown when %j of the caller ended the first run',
     async (timeout) => {
       const project = newProject();
       const first = await start(project, timeout);
@@ -110,7 +110,7 @@ describe.concurrent('a used key', () => {
     },
   );
 
-  test('of a follow-up that sends: FAIL refuses, USE_EXISTING returns it, TERMINATE_EXISTING ends as Closed', async () => {
+  test('during the send is refused (FAIL), returns the follow-up (USE_EXISTING) or ends as Closed (TERMINATE_EXISTING)', async () => {
     const project = newProject();
     const release = project.holdMessages('job', 'recorded');
     const first = await start(project);
@@ -130,29 +130,28 @@ describe.concurrent('a used key', () => {
     expect(project.ledger).toHaveLength(1);
   });
 
-  test.each(['could be read', 'came to its turn'])(
-    'of a follow-up that was cancelled before its job %s is free',
-    async (when) => {
-      const project = newProject();
-      const isUnread = when === 'could be read';
-      const { simulator } = tested.stack;
-      if (isUnread) simulator.failNext({ method: 'GET', projectId: project.id, how: { status: 503 }, times: 6 });
-      else await project.budget.pause();
-      const first = await start(project);
-      await reaches(handleOf(first), 'blocked');
-      await first.cancel();
-      expect(await failureOf(first.result())).toMatchObject({ type: 'Canceled' });
-      if (!isUnread) await project.budget.resume();
-      const again = await start(project, { workflowIdReusePolicy: 'ALLOW_DUPLICATE_FAILED_ONLY' }, ANOTHER);
-      await reaches(handleOf(again), 'polling');
-      project.endTurn();
-      expect(await again.result()).toMatchObject({ status: 'completed', delivery: 'sent' });
-      expect(project.ledger).toHaveLength(1);
-    },
-  );
+  test.each([
+    ['its job could be read', true],
+    ['its project was resumed', false],
+  ])('sends another message if the first follow-up was cancelled before %s', async (_when, isUnread) => {
+    const project = newProject();
+    const { simulator } = tested.stack;
+    if (isUnread) simulator.failNext({ method: 'GET', projectId: project.id, how: { status: 503 }, times: 6 });
+    else await project.budget.pause();
+    const first = await start(project);
+    await reaches(handleOf(first), 'blocked');
+    await first.cancel();
+    expect(await failureOf(first.result())).toMatchObject({ type: 'Canceled' });
+    if (!isUnread) await project.budget.resume();
+    const again = await start(project, { workflowIdReusePolicy: 'ALLOW_DUPLICATE_FAILED_ONLY' }, ANOTHER);
+    await reaches(handleOf(again), 'polling');
+    project.endTurn();
+    expect(await again.result()).toMatchObject({ status: 'completed', delivery: 'sent' });
+    expect(project.ledger).toHaveLength(1);
+  });
 });
 
-test('run warns if its result is that of another input', async () => {
+test('run warns if its result belongs to another input', async () => {
   const { id: projectId } = newProject();
   const { followUps, simulator } = tested.stack;
   simulator.addJob({ projectId, jobId: 'quick' });
@@ -168,7 +167,7 @@ test('run warns if its result is that of another input', async () => {
   emitWarning.mockRestore();
 });
 
-test('only the start and the send of a follow-up hold the prompt', async () => {
+test('only the start and the send of a follow-up hold its prompt in the history', async () => {
   const project = newProject();
   await project.budget.pause();
   const prompt = `a prompt for ${project.id}`;
