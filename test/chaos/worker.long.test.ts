@@ -18,7 +18,7 @@ describe.concurrent('nothing is repeated, lost, sent over budget or falsely repo
   );
 
   test(
-    'while workers are stopped for longer than a lease, and continue after others have taken over',
+    'while workers are frozen for longer than a lease, and continue after others have taken over',
     { timeout: TIMEOUT_MS },
     async () => {
       const { violations, counts } = await freeze(run());

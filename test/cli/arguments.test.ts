@@ -92,7 +92,7 @@ test.each<[command: string, env: Record<string, string>, ...names: string[]]>([
   ['list', { TEMPORAL_ADDRESS: 'no port:here', FOLLOW_UP_TASK_QUEUE: '/_sys/x', FOLLOW_UP_BUDGET_LIMIT: '0' }],
   ['list', { TEMPORAL_CONFIG_FILE: '/nowhere/temporal.toml' }],
   ['worker', {}, 'AGENT_JOBS_BASE_URL', 'AGENT_JOBS_API_KEY'],
-])('%s with bad settings %j names each', async (command, env, ...names) => {
+])('%s with the bad settings %j names each of them', async (command, env, ...names) => {
   const { exitCode, stderr } = await runCli([command], { env });
   expect(exitCode).toBe(2);
   for (const name of [...names, ...Object.keys(env)]) expect(stderr).toContain(name);
@@ -115,7 +115,7 @@ test('escape sequences in an argument do not reach the terminal', async () => {
   expect(stderr).not.toMatch(/[\u0000-\u0009\u000b-\u001f\u007f-\u009f]/);
 });
 
-test('the help of every command has an example, and fits into 80 columns; that of the program names every exit code', async () => {
+test('the help of every command has an example and fits into 80 columns, and the main help names every exit code', async () => {
   const readBelow = async (...group: string[]): Promise<number> => {
     const { exitCode, stdout } = await runCli([...group, '--help']);
     expect(exitCode).toBe(0);
@@ -143,7 +143,7 @@ test.concurrent.each(['status follow-up/p/j/k', 'schedule list', 'budget set p -
   },
 );
 
-test.concurrent('a start without Temporal says how to come back', async () => {
+test.concurrent('send without Temporal names the key that leads back to its follow-up', async () => {
   const run = await runCli(['send', 'p', 'j', '-p', 'x', '-k', 'k', '--json'], { env: AWAY });
   expect(run).toMatchObject({ exitCode: 5, stderr: expect.stringMatching(/^error: .*--key k returns to it/m) });
   const error = { type: 'TemporalUnreachable', delivered: 'unknown', workflowId: 'follow-up/p/j/k' };
@@ -164,7 +164,7 @@ describe('a Temporal server that accepts and never answers', { tags: 'long' }, (
     expect(await runCli(['list'], { env })).toMatchObject({ exitCode: 5, stderr });
   });
 
-  test('does not keep a command from its end at the second Ctrl-C, at least a second after the first', async () => {
+  test('lets a command end at the second Ctrl-C, if that comes at least a second after the first', async () => {
     // The start is tried until its deadline, whatever the signals.
     const connected = once(silent, 'connection');
     const run = openCli(['send', 'p', 'j', '-p', 'x', '--json'], { env });

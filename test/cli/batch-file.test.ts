@@ -17,7 +17,7 @@ async function refusal(content: Content): Promise<BadLinesError> {
   return error;
 }
 
-test('items have their line numbers, past blank lines, a byte order mark, CRLF and a missing final line break', async () => {
+test('items have their line numbers despite blank lines, a byte order mark, CRLF and a missing final line break', async () => {
   const bytes = Buffer.from(`\ufeff${line('a', 'Zeile ü €, 😀')}\r\n\r\n  \t\n${line('b')}\n${line('c')}`);
   const expected = [
     { line: 1, input: { projectId: 'p', jobId: 'a', prompt: 'Zeile ü €, 😀' } },
@@ -54,7 +54,7 @@ test.each<[what: string, content: Content, said: string]>([
   expect((await refusal(content)).message).toContain(said);
 });
 
-test('every bad line is named with every bad field, and both lines of a duplicate; 50 of 1,000', async () => {
+test('every bad line is named with every bad field, a duplicate with both lines, but at most 50 lines', async () => {
   const content = [line('a'), '{"projectId":"..","jobId":"a b"}', '{"a":', line('a'), '7', '{"prompt":"","colour":1}'];
   const { message, issues, badLineCount } = await refusal(content.join('\n'));
   expect(badLineCount).toBe(5);

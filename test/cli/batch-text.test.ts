@@ -12,7 +12,7 @@ const result: FollowUpBatchResult = {
   ...{ total: 2, completed: 0, archived: 0, failed: 0, errors: 0, unknown: 0, errorsByType: {}, items: [] },
 };
 
-test('the text of a batch counts its items, says why it is held or cut off and the ways on, and lists failures', () => {
+test('the text of a batch counts its items, says why it is held or cut off and what to do, and lists failures', () => {
   const counts = { completed: 40, archived: 3, failed: 2, errors: 5, unknown: 3 };
   const status: BatchStatus = {
     ...{ batchId: 'nightly', total: 200, waitingToStart: 100, open: 50, ...counts, waitingForBudget: 12, parts: 1 },

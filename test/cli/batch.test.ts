@@ -24,7 +24,7 @@ async function pausedProject(): Promise<string> {
   return projectId;
 }
 
-test('a list of jobs is sent once each, with ids that begin with - or _, and its pull requests are printed', async () => {
+test('each job of a list gets one message, even if ids begin with - or _, and the pull requests are printed', async () => {
   const projectId = `-nano-${randomUUID().slice(0, 8)}`;
   const id = `_${newId()}`;
   const args = ['batch', 'run', '--jobs', '-', `--project=${projectId}`, '--prompt', 'x', `--id=${id}`, ...FAST];
@@ -43,7 +43,7 @@ test('a list of jobs is sent once each, with ids that begin with - or _, and its
   expect(show).toMatchObject(refused('put -- before an id that starts with -'));
 });
 
-test('--no-wait prints the ids; the same id finds the same batch, and refuses another one; cancel ends it', async () => {
+test('--no-wait prints the ids; the same id finds its batch again, and is refused for another list; cancel ends it', async () => {
   const [id, projectId] = [newId(), await pausedProject()];
   const stdin = line('a', 'x', projectId) + line('b', 'x', projectId);
   const workflowId = `follow-up-batch/${id}`;
@@ -112,7 +112,7 @@ test('a list that does not fit into one payload is handed over in pieces, and co
   expect(await handle.result()).toMatchObject({ total: 3, cancelled: true });
 });
 
-test('a batch is held after its canary, says so while it is waited for, and continues on command', async () => {
+test('a batch is held after its canary, shows that in run and status, and continues on command', async () => {
   const id = newId();
   const running = openCli(runArgs(id, '--canary', '1', '--json'), { env: rig.env, stdin: line('one') + line('two') });
   const hint = `: the canary has ended: 1 of 2 items; follow-up batch continue ${id}, or follow-up batch cancel ${id}`;

@@ -43,7 +43,7 @@ test('a budget is watched, set, paused and resumed; each command prints its stat
   expect(JSON.parse(documents.at(-1) ?? '')).toMatchObject({ projectId, state: 'running', limit: 5, reserve: 2 });
 });
 
-test('take counts slots as used, all or none and once per key; restore --assume-full counts all as used', async () => {
+test('take uses all the slots it asks for or none, once per key; restore --assume-full uses every slot', async () => {
   const projectId = newProject();
   await budget('set', projectId, '--limit', '5');
   const first = await ask('take', projectId, '--count', '3', '--key', 'bot');
@@ -90,7 +90,7 @@ test('a send is shown and audited; a terminated budget accepts no commands until
   expect(restored.stdout).toMatch(/^the budget of \S+ runs again; .* \(terminated\)\n.*\nthe limit is 100 in 1 h, /);
 });
 
-test('the text of a budget shows slots, pause, queue and sends, and in one line what changes', () => {
+test('the text of a budget shows slots, pause, line and sends, and its summary fits into one line', () => {
   const now = new Date('2026-01-02T03:04:05Z');
   const at = now.toISOString();
   const soon = new Date(now.getTime() + 90_000).toISOString();

@@ -35,7 +35,7 @@ test('send reads the prompt from stdin, to the last byte', async () => {
   expect(rig.stack.simulator.ledger.find(({ jobId }) => jobId === 'stdin')).toMatchObject({ prompt });
 });
 
-test('a follow-up is sent once, found again by its key, shown, polled and cancelled, and listed', async () => {
+test('a follow-up is sent once, found again by its key, shown, polled, listed and cancelled', async () => {
   const stuck = idOf('stuck-1', 'k');
   const before = new Date().toISOString();
   const noWait = { exitCode: 0, stdout: `${stuck}\n`, stderr: `started ${stuck}\n` };

@@ -39,7 +39,7 @@ test.each([
   expect(firstInput).toEqual({ ...limits, items: pieces[0], open: true });
 });
 
-test('two batches are the same, whatever the order and form of their fields, but not with another field', () => {
+test('two batches have the same digest in any order and form of their fields, but not if a field differs', () => {
   const items = list(3);
   const digest = (input: StartBatchInput) => checkBatch(input).digest;
   const same: StartBatchInput[] = [

@@ -12,7 +12,7 @@ afterAll(() => stack.stop());
 const newName = () => `plan-${randomUUID().slice(0, 8)}`;
 const item = (projectId: string, jobId: string, prompt = 'Add tests.') => ({ projectId, jobId, prompt, ...FAST });
 
-test('a plan shows budgets and what waits, and sends, starts and creates nothing', async () => {
+test('a plan shows the budgets and who waits, and sends, starts and creates nothing', async () => {
   const { followUps, client, simulator } = stack;
   const [id, busy, paused, stopped, fresh] = [newName(), newName(), newName(), newName(), newName()];
   await followUps.budget(busy).setLimit({ limit: 1, window: '1h' });
@@ -45,7 +45,7 @@ test('a plan shows budgets and what waits, and sends, starts and creates nothing
   await waiting.cancel();
 });
 
-test('a plan says whether its id was used; a list that was handed over in part is refused after the end', async () => {
+test('a plan says whether its id was used; a batch that has ended refuses the rest of its list', async () => {
   const [id, projectId] = [newName(), newName()];
   const { followUps } = stack;
   await followUps.budget(projectId).pause();

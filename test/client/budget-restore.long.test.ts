@@ -97,21 +97,24 @@ const settings = { limit: 3, windowMs: 60_000, reserve: 1, marginMs: 0 };
 test.concurrent.each([
   ['was stopped before its first task', 'nobody', settings, { settings, stopped: { status: 'terminated' } }],
   ['failed because of its input', '', 'none', { settings: { limit: 100 }, stopped: { status: 'failed' } }],
-])('a budget that %s is restored with its settings, or those of the client', async (_what, queue, given, restored) => {
-  const projectId = newProject();
-  const handle = await stack.client.workflow.start('projectBudget', {
-    workflowId: projectBudgetWorkflowId(projectId),
-    taskQueue: queue || `${stack.taskQueue}-budget`,
-    args: [{ projectId, settings: given }],
-  });
-  if (queue) await handle.terminate();
-  await expect(handle.result()).rejects.toThrow();
-  const budget = stack.followUps.budget(projectId);
-  expect(await budget.restore()).toMatchObject(restored);
-  expect(await budget.status()).toMatchObject({ limit: restored.settings.limit, used: 0 });
-});
+])(
+  'a budget that %s is restored with its own settings, or else with those of the client',
+  async (_what, queue, given, restored) => {
+    const projectId = newProject();
+    const handle = await stack.client.workflow.start('projectBudget', {
+      workflowId: projectBudgetWorkflowId(projectId),
+      taskQueue: queue || `${stack.taskQueue}-budget`,
+      args: [{ projectId, settings: given }],
+    });
+    if (queue) await handle.terminate();
+    await expect(handle.result()).rejects.toThrow();
+    const budget = stack.followUps.budget(projectId);
+    expect(await budget.restore()).toMatchObject(restored);
+    expect(await budget.status()).toMatchObject({ limit: restored.settings.limit, used: 0 });
+  },
+);
 
-test.concurrent('assumeFull sends nothing for one window, then continues', async () => {
+test.concurrent('a budget that is restored with assumeFull sends nothing for one window, then continues', async () => {
   const projectId = newProject();
   const budget = stack.followUps.budget(projectId);
   await budget.setLimit({ limit: 2, window: WINDOW_MS });

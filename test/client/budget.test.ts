@@ -51,7 +51,7 @@ test.concurrent(
 );
 
 test.concurrent(
-  'a budget that an order starts has the documented defaults, or the settings of the client',
+  'a budget that a command starts has the documented defaults, or the settings of the client',
   async () => {
     const budget = newBudget();
     expect(await budget.resume()).toMatchObject({ limit: 100, windowMs: 3_600_000, reserve: 0, used: 0 });
@@ -65,7 +65,7 @@ test.concurrent(
   },
 );
 
-test.concurrent('without a worker, a command says so', async () => {
+test.concurrent('a command to a budget without a worker fails and says that no worker runs', async () => {
   const idle = new FollowUpClient({ client: stack.client, taskQueue: `nobody-${randomUUID()}` });
   const order = idle.budget(newBudget().projectId).setLimit({ limit: 5 });
   await expect(order).rejects.toBeInstanceOf(WorkerUnavailableError);

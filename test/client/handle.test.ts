@@ -53,7 +53,7 @@ test.concurrent('without a worker, the progress is unavailable, and a watch cont
     await expect(order()).rejects.toMatchObject({ type: 'FollowUpEnded' });
 });
 
-test.concurrent('every call to a follow-up that does not exist says so', async () => {
+test.concurrent('every call to a follow-up that does not exist fails with FollowUpNotFound', async () => {
   const nobody = followUps.handle(`follow-up/${project}/job-1/nobody`);
   const reads = [() => nobody.result(), () => nobody.progress(), () => nobody.describe()];
   const orders = [() => nobody.cancel(), () => nobody.pollNow(), () => nobody.resolve('sent')];
@@ -108,7 +108,7 @@ describe('while Temporal is unreachable', () => {
     await terminate(workflowId);
   });
 
-  test('a wait that is ended rejects with the reason for which it was ended', async () => {
+  test('a wait that is aborted rejects with the reason of the abort', async () => {
     const { proxy, away } = await open();
     await proxy.close();
     const end = new AbortController();
@@ -127,7 +127,7 @@ describe('with a worker', { tags: 'long' }, () => {
   const send = (jobId: string) => stack.followUps.start({ projectId: project, jobId, prompt: 'Add tests.', ...FAST });
   const messages = (jobId: string) => stack.simulator.job(project, jobId)?.messages;
 
-  test('a reset does not end the wait for the result: the new run does, and the message is not sent twice', async () => {
+  test('a wait for the result lasts through a reset until the new run ends, and the message is not sent twice', async () => {
     const followUp = await send('slow-1');
     await eventually('it polls', async () => (await followUp.progress()).polls > 0);
     const outcome = followUp.result();

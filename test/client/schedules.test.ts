@@ -76,13 +76,16 @@ describe('a client without a server', () => {
 test.each([
   ['cron', { cron: '61 2 * * *' }, /minute.*61 2/i],
   ['timeZone', { cron: '0 4 * * *', timeZone: 'Us/Pacific' }, /time zone.*given "Us\/Pacific"/i],
-])('what only the server can refuse names %s, and nothing is created', async (field, options, message) => {
-  const issues = [{ field, message: expect.stringMatching(message) }];
-  await expect(create('refused', options)).rejects.toMatchObject({ issues });
-  await expect(schedules.describe(created.at(-1) ?? '')).rejects.toMatchObject({ type: 'ScheduleNotFound' });
-});
+])(
+  'a schedule whose %s only the server can refuse is not created, and the error names that field',
+  async (field, options, message) => {
+    const issues = [{ field, message: expect.stringMatching(message) }];
+    await expect(create('refused', options)).rejects.toMatchObject({ issues });
+    await expect(schedules.describe(created.at(-1) ?? '')).rejects.toMatchObject({ type: 'ScheduleNotFound' });
+  },
+);
 
-test('a schedule has the documented defaults, and fires in the time of its zone, whatever its case', async () => {
+test('a schedule has the documented defaults, and fires in its time zone, whose name may be in any case', async () => {
   const name = await create('berlin', { cron: '30 4 * * MON-FRI', timeZone: 'europe/berlin' });
   const { nextFirings, ...description } = await schedules.describe(name);
   expect(description).toMatchObject({
@@ -100,7 +103,7 @@ test('a schedule has the documented defaults, and fires in the time of its zone,
   expect(await schedules.describe(never)).toMatchObject({ nextFirings: [], times: { timeZone: 'UTC' } });
 });
 
-test('every option is stored in Temporal; a pause shows its reason, and a resume the note again', async () => {
+test('every option is stored in Temporal; a pause shows its reason, and a resume shows the old note again', async () => {
   const batch = { ...input, maxOpen: 7, defaults: { settleTime: '5s' } };
   const times = { every: '6h', offset: '90m', catchUpWindow: '10m' };
   const more = { overlap: 'buffer-one', limit: 3, note: 'mine', paused: true } as const;
@@ -152,7 +155,7 @@ test('each firing is its own batch, and even the longest name gives valid ids an
   }
 });
 
-test('a trigger obeys the overlap policy, also of a paused schedule; a deleted one leaves its batch running', async () => {
+test('a trigger obeys the overlap policy even of a paused schedule; a deleted schedule leaves its batch running', async () => {
   const name = await create('skip', { paused: true });
   await schedules.trigger(name);
   await eventually('one has fired', async () => (await schedules.describe(name)).runningBatchIds.length === 1);

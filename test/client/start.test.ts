@@ -35,14 +35,14 @@ test('start gives the workflow its id, task queue, search attributes and summary
   expect(await description.staticSummary()).toBe(`Follow-up to job-1 (${project})`);
 });
 
-test('a batch whose start was called off is not started', async () => {
+test('a batch whose start was aborted is not started', async () => {
   const id = `batch-${randomUUID()}`;
   const signal = AbortSignal.abort(new Error('called off'));
   await expect(followUps.startBatch({ id, items: [input('job-0')] }, { signal })).rejects.toThrow('called off');
   await expect(followUps.batch(id).describe()).rejects.toMatchObject({ type: 'BatchNotFound' });
 });
 
-test('starts without a key are follow-ups of their own; of ten with one key, one starts it, and it stays used', async () => {
+test('starts without a key start a follow-up each; ten starts with one key start one, and the key stays used', async () => {
   for (const _ of ['one', 'another'])
     expect(await followUps.start(input('job-2'))).toMatchObject({ alreadyStarted: false });
   const starts = await Promise.all(Array.from({ length: 10 }, () => followUps.start(input('job-3', 'race'))));
@@ -99,7 +99,7 @@ test('a list query contains only checked values', () => {
   for (const filter of bad) expect(() => listQuery(filter), JSON.stringify(filter)).toThrow(InvalidInputError);
 });
 
-test('a missing namespace is reported, and one without the search attributes with the command that adds them', async () => {
+test('a missing namespace is reported; missing search attributes are reported with the command that adds them', async () => {
   const inNamespace = (namespace: string) => new FollowUpClient({ client: new Client({ connection, namespace }) });
   await expect(inNamespace('nowhere').start(input('job-7'))).rejects.toThrow(/no namespace nowhere/);
   const bare = inNamespace(await makeNamespace(connection));

@@ -31,7 +31,7 @@ describe('workflow ids', () => {
     fc.assert(property);
   });
 
-  test('are of one form', () => {
+  test('are not parsed if they have another form', () => {
     const paths = ['p/j', 'p/j/k/l', '../j/k', 'p/j/'].map((path) => `follow-up/${path}`);
     for (const workflowId of ['', 'p/j/k', 'project-budget/p/q', ...paths]) {
       expect(parseFollowUpWorkflowId(workflowId), workflowId).toBeUndefined();
@@ -124,7 +124,7 @@ describe('the input of a follow-up', () => {
     }
   });
 
-  test('never throws, whatever JSON it is', () => {
+  test('is accepted or refused without an exception, whatever JSON it is', () => {
     const property = fc.property(fc.jsonValue(), (value) => {
       const parsed = parseInput(followUpInputSchema, value);
       if (!parsed.ok) expect(parsed.issues.length).toBeGreaterThan(0);
@@ -155,7 +155,7 @@ test('the end state of a follow-up says how its job ended, or whether its messag
   }
 });
 
-test('an event has one id, in whatever order its counts came, and another has another', () => {
+test('a webhook has the same id in whatever order its counts come, and another id with other counts', () => {
   const counts = { total: 3, completed: 0, archived: 0, failed: 0, errors: 3, unknown: 0 };
   const end = (errorsByType: Record<string, number>) => {
     const data = { workflowId: 'follow-up-batch/b', batchId: 'b', ...counts, errorsByType };

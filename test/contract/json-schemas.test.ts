@@ -80,14 +80,14 @@ const odd: unknown[] = [
 const settings = Object.entries(followUpSettings) as [string, { min?: string | number; max?: string | number }][];
 const inputs: [what: string, inputs: unknown[]][] = [
   ...settings.map(([name, setting]): [string, unknown[]] => [
-    `${name}, at both of its bounds and beyond`,
+    `${name}, ${'min' in setting ? 'at both of its bounds and beyond' : 'with its words and with others'}`,
     valuesOf(name, setting).map((value) => inputWith(name, value)),
   ]),
   ...['projectId', 'jobId'].map((name): [string, unknown[]] => [
     name,
     ids.map((value) => ({ ...item, [name]: value })),
   ]),
-  ['prompt, counted in characters', prompts.map((prompt) => ({ ...item, prompt }))],
+  ['a prompt, counted in characters', prompts.map((prompt) => ({ ...item, prompt }))],
   ['fields that are missing, unknown, or null', odd],
 ];
 const batches: object[] = [
@@ -104,17 +104,17 @@ const batches: object[] = [
   {},
 ];
 
-describe.each(['JavaScript', 'Python'] as const)('a JSON Schema, read in %s, agrees with the worker', (language) => {
+describe.each(['JavaScript', 'Python'] as const)('a JSON Schema, read in %s,', (language) => {
   const fits = schemaCheck('follow-up-input', language);
 
-  test.each(inputs)('on %s', (_what, values) => {
+  test.each(inputs)('accepts what the worker accepts for %s', (_what, values) => {
     const taken = values.filter(isTaken);
     expect(values.filter((input) => fits(input).length === 0)).toEqual(taken);
     expect(taken.length).toBeGreaterThan(0);
     expect(taken.length).toBeLessThan(values.length);
   });
 
-  test('except on two rules, which JSON Schema cannot express', () => {
+  test('accepts inputs that break one of two rules that JSON Schema cannot express', () => {
     const inputs = [
       { ...item, prompt: 'ä'.repeat(131_073) },
       { ...item, poll: { initialInterval: '10s', maxInterval: '5s' } },
@@ -123,7 +123,7 @@ describe.each(['JavaScript', 'Python'] as const)('a JSON Schema, read in %s, agr
     expect(inputs.map((input) => fits(input).length === 0)).toEqual([true, true]);
   });
 
-  test('on a batch', () => {
+  test('accepts the batches that the worker accepts', () => {
     const batchFits = schemaCheck('follow-up-batch-input', language);
     expect(batches.filter((input) => batchFits(input).length === 0)).toEqual(
       batches.filter((input) => parseBatchInput(input).ok),

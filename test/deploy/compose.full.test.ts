@@ -26,9 +26,12 @@ describeWith(await findMissing(['compose-loader']))("Compose's own loader", () =
     expect(services['worker']?.environment).toMatchObject({ AGENT_JOBS_API_KEY_FILE: '' });
   });
 
-  test.each(['POSTGRES_PASSWORD', 'AGENT_JOBS_BASE_URL', 'AGENT_JOBS_KEYS_DIR'])('asks for %s', (name) => {
-    const { status, stderr } = load({ ...simulator, [name]: '' });
-    expect(status).toBe(1);
-    expect(stderr).toContain(`set ${name}, see docs/how-to/containers.md`);
-  });
+  test.each(['POSTGRES_PASSWORD', 'AGENT_JOBS_BASE_URL', 'AGENT_JOBS_KEYS_DIR'])(
+    'refuses the file without %s, and names the page that explains it',
+    (name) => {
+      const { status, stderr } = load({ ...simulator, [name]: '' });
+      expect(status).toBe(1);
+      expect(stderr).toContain(`set ${name}, see docs/how-to/containers.md`);
+    },
+  );
 });

@@ -8,7 +8,7 @@ async function start(options: Omit<Parameters<typeof startDevServer>[0], 'env'>)
   return server;
 }
 
-test('two servers started at once serve what their arguments say on different ports, and refuse a port in use', async () => {
+test('two servers that start at once use their arguments and different ports, and a port in use is refused', async () => {
   const options = { preferUsualPorts: true, args: ['--search-attribute', 'Colour=Keyword'] };
   const [first, second] = await Promise.all([start(options), start(options)]);
   for (const server of [first, second]) {

@@ -45,7 +45,7 @@ describe('a server process', () => {
     await server.stop();
   });
 
-  test('that ends before it is ready is reported with its last output, and started again if its port was taken', async () => {
+  test('is reported with its last output if it ends before it is ready, and started again if its port was taken', async () => {
     const start = async (text: string) => {
       const server = startServerProcess('sh', ['-c', `echo "${text}" >&2; exit 3`], { env });
       await waitUntilReady('Test server', server, 10_000, async () => {
@@ -61,7 +61,7 @@ describe('a server process', () => {
     expect(starts).toBe(2);
   });
 
-  test('that is never ready, or whose program does not exist, is reported with the reason', async () => {
+  test('is reported with the reason if it is never ready or its program does not exist', async () => {
     const server = startServerProcess('sleep', ['1000'], { env });
     const isReady = () => Promise.reject(new Error('no namespace yet'));
     const problem = 'Test server was not ready within 50 ms (no namespace yet)';

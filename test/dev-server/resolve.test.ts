@@ -41,7 +41,7 @@ async function program(path: string, script: string): Promise<string> {
 describe('the Temporal CLI', () => {
   const saysVersion = (version: string) => `echo '${version}'`;
 
-  test('is the one that TEMPORAL_CLI_PATH names, before the one on PATH, before the one in the cache', async () => {
+  test('is the one that TEMPORAL_CLI_PATH names, or else the one on PATH, or else the one in the cache', async () => {
     await program(join(cache, NAME, 'temporal'), 'exit 1');
     await program(join(bin, 'temporal'), saysVersion(VERSION_LINE));
     expect(await resolveTemporalCli({ env, onProgress })).toBe('temporal');
@@ -61,7 +61,7 @@ describe('the Temporal CLI', () => {
     expect(messages).toEqual([]);
   });
 
-  test('on PATH is skipped if its server is too old or if it is something else', async () => {
+  test('is not taken from PATH if its server is too old or if it is something else', async () => {
     const cached = await program(join(cache, NAME, 'temporal'), 'exit 1');
     await program(join(bin, 'temporal'), saysVersion('temporal version 0.9.0 (Server 1.9.2, UI 2.31.2)'));
     expect(await resolveTemporalCli({ env, onProgress })).toBe(cached);
@@ -126,7 +126,7 @@ describe('the Temporal CLI', () => {
 });
 
 describe('the cache', () => {
-  test('that cannot be written, or has no home, is reported with the setting that moves it', async () => {
+  test('is reported with the setting that moves it if it cannot be written or there is no home directory', async () => {
     await mkdir(join(home, 'file'));
     await writeFile(join(home, 'file', 'agent-follow-up'), '');
     // Root may write to every ordinary directory.
@@ -160,7 +160,7 @@ describe('the cache', () => {
     expect(await readdir(cache)).toEqual([]);
   });
 
-  test('takes over the lock of a process that died, which would have touched it', async () => {
+  test('keeps its lock fresh while it fetches, and takes over the old lock of a dead process', async () => {
     const lock = join(cache, 'thing.lock');
     const longAgo = new Date(Date.now() - 6_000);
     await fetchOf('thing', async () => {

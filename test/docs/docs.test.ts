@@ -77,19 +77,22 @@ function isGoodLink(page: string, target: string): boolean {
   return /^https?:/.test(target) || (isFile(file) && (!anchor || anchorsOf(file).includes(anchor)));
 }
 
-test.each([...pages, 'docs/llms.txt'])('%s names only what exists, and its pictures are below 300 KiB', (page) => {
-  const text = read(page);
-  const { scripts } = JSON.parse(read('package.json')) as { scripts: Record<string, string> };
-  const files = /`((?:src|test|tools|deploy|docs|examples|packages|schemas|bin)\/[\w./-]+)`/g;
-  const pictures = found(text, /!\[[^\]]+\]\(([^)]+)\)/g).map((path) => join(dirname(page), path));
-  expect([
-    ...found(text, /\bnpm ((?:start|test)\b|run [\w:-]+)/g).filter((run) => !(run.replace('run ', '') in scripts)),
-    ...found(text, /\]\(([^)\s]+)\)/g).filter((target) => !isGoodLink(page, target)),
-    ...found(text, files).filter((path) => !isFile(path)),
-    ...commandLinesIn(text).flatMap(unknownIn),
-    ...pictures.filter((path) => isFile(path) && statSync(join(ROOT, path)).size > 300 * 1024),
-  ]).toEqual([]);
-});
+test.each([...pages, 'docs/llms.txt'])(
+  '%s names only links, files, scripts and commands that exist, and its pictures are below 300 KiB',
+  (page) => {
+    const text = read(page);
+    const { scripts } = JSON.parse(read('package.json')) as { scripts: Record<string, string> };
+    const files = /`((?:src|test|tools|deploy|docs|examples|packages|schemas|bin)\/[\w./-]+)`/g;
+    const pictures = found(text, /!\[[^\]]+\]\(([^)]+)\)/g).map((path) => join(dirname(page), path));
+    expect([
+      ...found(text, /\bnpm ((?:start|test)\b|run [\w:-]+)/g).filter((run) => !(run.replace('run ', '') in scripts)),
+      ...found(text, /\]\(([^)\s]+)\)/g).filter((target) => !isGoodLink(page, target)),
+      ...found(text, files).filter((path) => !isFile(path)),
+      ...commandLinesIn(text).flatMap(unknownIn),
+      ...pictures.filter((path) => isFile(path) && statSync(join(ROOT, path)).size > 300 * 1024),
+    ]).toEqual([]);
+  },
+);
 
 test('the pages and headings that code, comments and alerts refer to exist', () => {
   const files = ['src', 'bin', 'test', 'tools', 'examples', 'packages', 'deploy']

@@ -12,7 +12,7 @@ beforeAll(async () => {
 });
 afterAll(() => stack.stop());
 
-test('10,000 items in pieces: no history has 10,000 events, no payload has 512 KiB, and every item has an outcome', async () => {
+test('a batch of 10,000 items keeps histories below 10,000 events and payloads below 512 KiB, and every item has an outcome', async () => {
   const batchId = `long-${Date.now()}`;
   const items = Array.from({ length: TOTAL }, (_, index) => ({
     projectId: `${batchId}-${index % 20}`,

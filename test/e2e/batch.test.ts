@@ -59,7 +59,7 @@ describe.concurrent('a batch', () => {
       }),
     ],
     ['one prompt', (projectId) => ({ projectId, prompt: 'x', jobIds: ['a', 'gone'], defaults: FAST })],
-  ])('that another SDK starts with %s gives answers that match its JSON Schemas', async (_, toInput) => {
+  ])('gives answers that match its JSON Schemas if another SDK starts it with %s', async (_, toInput) => {
     const { project, projectId, start } = newProject('answers');
     project.addJob('a');
     project.addJob('gone', { status: 'archived' });
@@ -74,7 +74,7 @@ describe.concurrent('a batch', () => {
     expect(check['items']?.(await handle.query('batchItems'))).toEqual([]);
   });
 
-  test('accepts items in pieces until it is sealed, and a repeated piece only once', async () => {
+  test('accepts items in pieces until it is sealed, and counts a repeated piece once', async () => {
     const { project, start, items: make } = newProject('open');
     const items = make(5);
     const batch = await start({ items: items.slice(0, 1), open: true });
@@ -99,7 +99,7 @@ describe.concurrent('a batch', () => {
     expect(project.ledger).toHaveLength(5);
   });
 
-  test('that is cancelled withdraws what it has not sent, and says for each item whether it was delivered', async () => {
+  test('withdraws what it has not sent if it is cancelled, and says for each item whether it was delivered', async () => {
     const { project, start, items } = newProject('cancel');
     await project.budget.setLimit({ limit: 3 });
     const { handle, status, result: ended } = await start({ items: items(12), maxOpen: 8 });
@@ -126,7 +126,7 @@ describe.concurrent('a batch', () => {
     expect(result.errors).toBeGreaterThanOrEqual(9);
   });
 
-  test('is in the batch lane: it leaves the reserve to an interactive follow-up, with the lower priority', async () => {
+  test('leaves the reserve of the budget to an interactive follow-up, and has a lower priority in Temporal', async () => {
     const { project, start, items } = newProject('lanes');
     // No slot comes free until the limit rises.
     await project.budget.setLimit({ limit: 3, reserve: 1 });
@@ -146,7 +146,7 @@ describe.concurrent('a batch', () => {
     await urgent.result();
   });
 
-  test('notices a terminated follow-up, and an id that was used before', async () => {
+  test('reports a terminated follow-up, and an item whose follow-up was started before, as errors', async () => {
     const { project, projectId, start, items: make } = newProject('dead');
     const items = make(5);
     await project.budget.setLimit({ limit: 4 });
@@ -163,9 +163,9 @@ describe.concurrent('a batch', () => {
   });
 
   test.each([
-    ['nothing', undefined, 'Invalid input'],
-    ['a bad default', { items: [{}], defaults: { settleTime: 'soon' } }, 'defaults.settleTime'],
-  ])('of %s is refused', async (_, input, field) => {
+    ['is missing', undefined, 'Invalid input'],
+    ['has a bad default', { items: [{}], defaults: { settleTime: 'soon' } }, 'defaults.settleTime'],
+  ])('is refused if its input %s', async (_, input, field) => {
     const batch = await newProject('refused').start(input);
     await expect(batch.result()).rejects.toMatchObject({
       cause: { type: 'InvalidInput', message: expect.stringContaining(field) },
@@ -175,7 +175,7 @@ describe.concurrent('a batch', () => {
     await expect(failed).rejects.not.toThrow('its follow-ups continue');
   });
 
-  test('that is cancelled while it starts the parts of a piece says how many items it has', async () => {
+  test('says how many items it has if it is cancelled while it starts the parts of a piece', async () => {
     const { project, start, items } = newProject('cancelled');
     await project.budget.pause();
     const { handle, status, result } = await start({ items: [], open: true, maxOpen: 1 });

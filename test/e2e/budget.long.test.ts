@@ -12,7 +12,7 @@ test.concurrent.each([
   { kind: 'token-bucket', retryAfter: 'date', share: 0.3 },
   { kind: 'weighted', retryAfter: 'none', share: 0.3 },
 ] as const)(
-  'a service that counts by $kind, with Retry-After $retryAfter, and lets others spend $share: nothing is lost or repeated',
+  'nothing is lost or repeated with a $kind limit, Retry-After $retryAfter, and a share of $share spent by others',
   async ({ kind, retryAfter, share }) => {
     const limiter = { kind, limit: LIMIT, windowMs: WINDOW_MS };
     const { simulator, followUps, stop } = await startStack({

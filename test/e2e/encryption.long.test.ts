@@ -86,7 +86,7 @@ afterAll(async () => {
   await rm(directory, { recursive: true, force: true });
 });
 
-test('who has the keys reads a result, a status, a list and a failure, and no search attribute holds the link', async () => {
+test('a client with the keys reads results, status, lists and failures, and no search attribute holds the link', async () => {
   const { followUps, client } = stack;
   const handle = await followUps.start(makeInput('encrypted', 'job-1'));
   expect((await handle.result()).prLink).toContain(LINK);
@@ -101,7 +101,7 @@ test('who has the keys reads a result, a status, a list and a failure, and no se
   expect((await cli('list', '--project', 'encrypted', '--json')).stdout).toContain('job-1');
 });
 
-test('a webhook reports the end without the link, and doctor why one was not delivered', async () => {
+test('a webhook reports the end without the link, and the doctor says why another was not delivered', async () => {
   const { workflowId } = await stack.followUps.start({ ...makeInput('encrypted', 'told'), notify: ['ci', 'gone'] });
   const webhook = await eventually('it is delivered', () => receiver.received.find(({ path }) => path === '/ci'));
   expect(webhook.body.data).toEqual({
@@ -122,7 +122,7 @@ test('a key is rotated while a follow-up is under way', async () => {
   expect(bytes.includes('first') && bytes.includes('second')).toBe(true);
 });
 
-test('a terminated budget starts again with what its encrypted history says', async () => {
+test('a terminated budget is restored from its encrypted history', async () => {
   const { client, followUps } = stack;
   await client.workflow.getHandle(projectBudgetWorkflowId('encrypted')).terminate('a test');
   expect(await cli('budget', 'restore', 'encrypted')).toMatchObject({ stderr: '', exitCode: 0 });

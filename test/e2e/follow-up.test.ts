@@ -33,13 +33,13 @@ describe.concurrent('a follow-up', () => {
   });
 
   test.each<[string, Partial<NewJob> | undefined, string, object]>([
-    ['that completes', {}, 'completed', { status: 'completed', prLinkChanged: true }],
-    ['that completes without a link', { behaviour: { prLinkAfterTurn: 'none' } }, 'completed', { prLink: null }],
-    ['that fails', { behaviour: { outcome: 'failed' } }, 'job-failed', { status: 'failed' }],
-    ['that is archived in its turn', { behaviour: { outcome: 'archived' } }, 'archived', { status: 'archived' }],
-    ['that is archived', { status: 'archived' }, 'not-sent', { type: 'JobArchived', delivered: 'no' }],
-    ['that does not exist', undefined, 'not-sent', { type: 'JobNotFound', delivered: 'no' }],
-  ])('to a job %s gives answers that match their JSON Schemas', async (_, job, state, end) => {
+    ['completes', {}, 'completed', { status: 'completed', prLinkChanged: true }],
+    ['completes without a link', { behaviour: { prLinkAfterTurn: 'none' } }, 'completed', { prLink: null }],
+    ['fails', { behaviour: { outcome: 'failed' } }, 'job-failed', { status: 'failed' }],
+    ['is archived during its turn', { behaviour: { outcome: 'archived' } }, 'archived', { status: 'archived' }],
+    ['was archived before', { status: 'archived' }, 'not-sent', { type: 'JobArchived', delivered: 'no' }],
+    ['does not exist', undefined, 'not-sent', { type: 'JobNotFound', delivered: 'no' }],
+  ])('gives answers that match their JSON Schemas if its job %s', async (_, job, state, end) => {
     const project = newProject();
     if (job) project.addJob('job', job);
     const input = { projectId: project.id, jobId: 'job', prompt: 'Add tests.', lane: null, ...FAST };
@@ -83,7 +83,7 @@ describe.concurrent('a follow-up', () => {
     expect(await followUp.describe()).toMatchObject({ status: 'cancelled', state: 'cancelled' });
   });
 
-  test('whose message was lost is sent again when an operator says so, once', async () => {
+  test('is sent again, once, if its message was lost and an operator says so', async () => {
     const project = newProject();
     project.addEndlessJob();
     tested.stack.simulator.failNext({ method: 'POST', projectId: project.id, when: 'before', how: 'reset' });
@@ -98,9 +98,9 @@ describe.concurrent('a follow-up', () => {
     await expect(followUp.result()).rejects.toMatchObject({ type: 'Cancelled', delivered: 'yes' });
   });
 
-  test('is sent although the service refuses others, which show that it accepts it', async () => {
+  test('is sent although the service refuses other messages of its project, which show the refusal', async () => {
     const project = newProject();
-    const names = Array.from({ length: 12 }, (_, i) => (i % 3 === 0 ? `bad-${i}` : `good-${i}`));
+    const names = Array.from({ length: 12 }, (_, index) => (index % 3 === 0 ? `bad-${index}` : `good-${index}`));
     const page = '<html>Blocked by the firewall</html>';
     for (const jobId of names.filter((name) => name.startsWith('bad'))) {
       const how = { status: 403, error: page, headers: { 'content-type': 'text/html' } };
@@ -115,10 +115,10 @@ describe.concurrent('a follow-up', () => {
     expect((await project.status()).refused).toEqual([
       { reason: 'credentials', statusCode: 403, messages: 4, of: 12, accepted: 8 },
     ]);
-    await Promise.all(followUps.filter((each, i) => !isGood(each, i)).map((followUp) => followUp.cancel()));
+    await Promise.all(followUps.filter((each, index) => !isGood(each, index)).map((followUp) => followUp.cancel()));
   });
 
-  test('whose message is answered by 200 and an error is not called delivered', async () => {
+  test('does not count as delivered if its message is answered with 200 and an error', async () => {
     const project = newProject();
     const how = { status: 200, error: 'agent is busy, message not accepted' };
     tested.stack.simulator.failNext({ method: 'POST', projectId: project.id, when: 'before', how });
@@ -147,8 +147,8 @@ describe.concurrent('a follow-up', () => {
   /** Starts 15 follow-ups. Each has asked before the next one starts: until then, the budget does not know of it. */
   const startInTurn = async (project: Project): Promise<StartedFollowUp[]> => {
     const followUps: StartedFollowUp[] = [];
-    for (let i = 10; i < 25; i += 1) {
-      const followUp = await project.start('job', { prompt: `message ${i}` });
+    for (let number = 10; number < 25; number += 1) {
+      const followUp = await project.start('job', { prompt: `message ${number}` });
       followUps.push(followUp);
       await eventually('it waits', async () =>
         /^(paused|job-busy)$/.test((await followUp.progress()).waitReason ?? ''),
@@ -157,7 +157,7 @@ describe.concurrent('a follow-up', () => {
     return followUps;
   };
 
-  test('to a job that others wait for is sent in the order of its start, also if it found no place', async () => {
+  test('is sent in the order in which follow-ups to its job started, even if the line for the job was full', async () => {
     const project = newProject();
     project.addJob();
     await project.budget.pause();
@@ -171,7 +171,7 @@ describe.concurrent('a follow-up', () => {
     expect(prompts).toEqual([...prompts].sort());
   });
 
-  test('to a job at work is sent in the order of its start, whoever works on it', async () => {
+  test('is sent in the order in which follow-ups to its job started if something else keeps the job busy', async () => {
     const project = newProject();
     project.addJob();
     tested.stack.simulator.changeJob({ projectId: project.id, jobId: 'job', status: 'active' });
@@ -190,7 +190,7 @@ describe.concurrent('a follow-up', () => {
     expect((await project.workflow(followUp).fetchHistory()).events?.length).toBeLessThanOrEqual(24);
   });
 
-  test('shows in search attributes, summary and details', async () => {
+  test('shows its state in search attributes, its summary and its details', async () => {
     const project = newProject();
     const followUp = await project.start();
     const { prLink, sentAt } = await followUp.result();
@@ -245,12 +245,21 @@ describe.concurrent('an input', () => {
   /** The ids that a refused follow-up shows: its own if they are valid, otherwise those of its workflow id. */
   const named = { projectId: 'p', jobId: 'j' };
   test.each<[string, unknown, string[], object?]>([
-    ['no input', undefined, ['']],
-    ['an empty object', {}, ['projectId', 'jobId', 'prompt']],
-    ['a path and a bad duration', { ...valid, projectId: 'a/b', settleTime: -1 }, ['projectId', 'settleTime']],
-    ['another workflow id', { ...valid, ...own }, ['workflowId'], own],
-    ['another workflow id and a bad field', { ...valid, ...own, prompt: '' }, ['prompt', 'workflowId'], own],
-  ])('of %s is refused at once, naming every bad field', async (name, input, fields, ids = named) => {
+    ['is missing', undefined, ['']],
+    ['is an empty object', {}, ['projectId', 'jobId', 'prompt']],
+    [
+      'has a path for a project and a bad duration',
+      { ...valid, projectId: 'a/b', settleTime: -1 },
+      ['projectId', 'settleTime'],
+    ],
+    ['belongs to another workflow id', { ...valid, ...own }, ['workflowId'], own],
+    [
+      'belongs to another workflow id and has a bad field',
+      { ...valid, ...own, prompt: '' },
+      ['prompt', 'workflowId'],
+      own,
+    ],
+  ])('is refused at once, with the name of every bad field, if it %s', async (name, input, fields, ids = named) => {
     const workflow = await startByName(`follow-up/p/j/${newProject().id}`, ...(input === undefined ? [] : [input]));
     const failure = { type: 'InvalidInput', delivered: 'no' };
     const { issues, ...refusal } = (await failureOf(workflow.result())) as { issues?: { field: string }[] };

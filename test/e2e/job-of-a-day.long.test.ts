@@ -8,7 +8,7 @@ const DAY_MS = 86_400_000;
 const missing = await findMissing(['time-skipping-server']);
 
 describeWith(missing)('a job that takes a day', () => {
-  test('is polled by the server’s timers, costs no event a poll, and its pull request is the result', async () => {
+  test('is polled by timers of the server without an event per poll, and its pull request is in the result', async () => {
     const environment = await createTimeSkippingEnvironment({ env: process.env });
     onTestFinished(() => environment.teardown());
     // No watch sleeps in the worker, whose clock nobody can skip.

@@ -144,7 +144,7 @@ function unusedJob(part: string, run: number): string {
   return /^(get|post)-\d+$/.test(part) ? `${part}-cli${run}` : part;
 }
 
-test('the service was asked in every way, and echoed the key', () => {
+test('the service answers reads and messages with every status code, and echoes the key', () => {
   for (const code of CODES) {
     expect([...service.answers.keys()]).toContain(`GET ${code}`);
     expect([...service.answers.keys()]).toContain(`POST ${code}`);

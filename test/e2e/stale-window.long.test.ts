@@ -48,7 +48,7 @@ test.concurrent.each([
   ['reset', 'reset'],
   ['hang', 'hang'],
 ] as const)(
-  'a message whose answer is lost by %s is inferred after the stale window, and not sent again',
+  'a message whose answer is lost (%s) counts as delivered after the stale window, and is not sent again',
   async (name, how) => {
     const jobId = `lost-${name}`;
     const input = makeJob(jobId);

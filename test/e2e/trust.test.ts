@@ -50,7 +50,7 @@ const startBudget = ({ id, stack: { client, taskQueue } }: Project, settings: ob
   });
 };
 
-test('a key that the service refuses shows before the send and while the agent works, and costs no message', async () => {
+test('follow-ups show a refused API key before the send and while the agent works, and no message is lost', async () => {
   const project = tested.newProject(served);
   project.addEndlessJob('first');
   const first = await project.start('first');
@@ -96,7 +96,7 @@ describe('a client that may write to the namespace', () => {
     await expect(theirs.workflow().describe()).rejects.toThrow(WorkflowNotFoundError);
   });
 
-  test('cannot spend more with a budget that it started with a high limit or gave a short window', async () => {
+  test('cannot exceed the worker’s limit with a budget that it starts with a high limit and a short window', async () => {
     const project = tested.newProject(forged);
     await startBudget(project, { limit: 10_000, windowMs: 1_000, marginMs: 0 });
     const followUps = await project.startMany(7);
@@ -111,7 +111,7 @@ describe('a client that may write to the namespace', () => {
     expect(project.delivered).toHaveLength(4);
   });
 
-  test('cannot spend more with a budget that it starts with a state of its own', async () => {
+  test('cannot exceed the worker’s limit with a budget that it starts with a state of its own', async () => {
     const project = tested.newProject(stateful);
     await project.endWell(await project.startMany(3));
     await project.workflow().terminate();

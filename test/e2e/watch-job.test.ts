@@ -29,7 +29,7 @@ describe.concurrent.each([
   ['in its process', inProcess],
   ['at the server', onServer],
 ])('a watch that sleeps %s', (_, on) => {
-  test('shows when it polls next, polls at once when told to, and sleeps again if nothing is new', async () => {
+  test('shows when it polls next, polls at once on request, and sleeps again if nothing is new', async () => {
     const followed = await follow({}, on);
     const { project, followUp, workflow } = followed;
     await isAsleep(followed);
@@ -44,7 +44,7 @@ describe.concurrent.each([
     expect(await followUp.result()).toMatchObject({ status: 'completed', prLinkChanged: true });
   });
 
-  test('is cancelled at once, and says that its message was delivered', async () => {
+  test('ends at once when it is cancelled, and says that its message was delivered', async () => {
     const followed = await follow({}, on);
     await isAsleep(followed);
     await followed.followUp.cancel();
@@ -75,7 +75,7 @@ test.concurrent(
   },
 );
 
-test('watches that sleep are handed back when their worker stops, and go on at the next one', async () => {
+test('a sleeping watch is handed back when its worker stops, and continues on the next worker', async () => {
   const address = inject('temporalAddress');
   const first = await startStack({ address });
   onTestFinished(() => first.stop());

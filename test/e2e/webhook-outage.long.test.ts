@@ -14,7 +14,7 @@ const DAY_MS = 24 * HOUR_MS;
 const missing = await findMissing(['time-skipping-server']);
 
 describeWith(missing)('a receiver of webhooks', () => {
-  test('that is down for a day gets each webhook once when it is back, and one that is down for three days never', async () => {
+  test('gets each webhook once if it is down for a day, and none if it is down for three days', async () => {
     const environment = await createTimeSkippingEnvironment({ env: process.env });
     onTestFinished(() => environment.teardown());
     let backAtMs = Infinity;

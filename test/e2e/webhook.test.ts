@@ -102,7 +102,7 @@ test('follow-ups without a result report why, and whether the message arrived', 
   });
 });
 
-test('a name that the workers do not know is refused before anything is sent, and the known ones get it', async () => {
+test('a follow-up with an unknown target is refused before its send, and its known targets receive the refusal', async () => {
   const project = tested.newProject();
   const followUp = await project.start('job', { notify: ['ci', 'nobody'] });
   await expect(followUp.result()).rejects.toMatchObject({
@@ -117,7 +117,7 @@ test('a name that the workers do not know is refused before anything is sent, an
   expect(project.ledger).toEqual([]);
 });
 
-test('a batch reports that it is held and that it has ended, with counts, and its items report to their own targets', async () => {
+test('a batch reports with counts that it is held and that it has ended, and its items report to their own targets', async () => {
   const project = tested.newProject();
   const items = makeItems(tested.stack, [project.id], 3, FAST);
   const input = { items, canary: 1, notify: ['ci'], defaults: { notify: ['audit'] } };
@@ -147,7 +147,7 @@ test('a batch reports that it is held and that it has ended, with counts, and it
   expect((await receives('audit', first!))[0]?.body.data).toMatchObject({ batchId: project.id, status: 'completed' });
 });
 
-test('a receiver that is down gets the webhook later, under the same id, and the result waits for neither', async () => {
+test('a receiver that is down gets the webhook later, under the same id, and the result does not wait for it', async () => {
   const project = tested.newProject();
   const followUp = await project.start('job', { notify: ['down'] });
   expect(await followUp.result()).toMatchObject({ status: 'completed' });
@@ -198,7 +198,7 @@ test('a redirect is not followed, and a receiver that answers 410 shows in docto
   await expect.poll(troubles).toEqual({});
 });
 
-test('an end that a reset repeats is sent once, and nobody else can have a webhook signed', async () => {
+test('an end that a reset repeats is reported once, and no other client can have a webhook signed', async () => {
   const project = tested.newProject();
   const followUp = await project.start('job', { notify: ['ci'] });
   await followUp.result();
@@ -218,7 +218,7 @@ test('an end that a reset repeats is sent once, and nobody else can have a webho
   expect(receivedBy('ci', followUp.workflowId)).toHaveLength(1);
 });
 
-test('a follow-up and a batch that are reset after their target was removed go on with what was sent', async () => {
+test('a follow-up and a batch that are reset after a target was removed end as before, with the same webhook id', async () => {
   const project = tested.newProject();
   writeTargets({ leaves: targets['ci'] });
   const notify = ['leaves', 'ci'];

@@ -7,10 +7,22 @@ import { createTimeSkippingEnvironment, withoutList } from '../support/time-skip
 const missing = await findMissing(['time-skipping-server']);
 const LARGEST_PROMPT = 'x'.repeat(256 * 1_024);
 
-describeWith(missing)('a follow-up with the largest prompt ends as BudgetWaitTimeout', () => {
+describeWith(missing)('a follow-up with the largest prompt', () => {
   test.each([
-    ['before its history is full, if its message is refused for a year', 'POST', '365d', 'history', [90, 160]],
-    ['in time, if reads are refused for a week: none of them writes the prompt again', 'GET', '7d', 'in time', [0, 0]],
+    [
+      'ends as BudgetWaitTimeout before its history is full if its message is refused for a year',
+      'POST',
+      '365d',
+      'history',
+      [90, 160],
+    ],
+    [
+      'ends as BudgetWaitTimeout in time if reads are refused for a week, because none writes the prompt again',
+      'GET',
+      '7d',
+      'in time',
+      [0, 0],
+    ],
   ] as const)(
     '%s',
     async (_, method, budgetWaitTimeout, reason, [least, most]) => {

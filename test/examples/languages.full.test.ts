@@ -128,7 +128,7 @@ for (const { name, build } of languages) {
       expect(messages()).toEqual(['once 200']);
     });
 
-    test('says how a follow-up ended after a cancel before its send', async () => {
+    test('says how a follow-up ended that was cancelled before its send', async () => {
       stack.simulator.addJob({ projectId, jobId: 'cancelled' });
       await stack.followUps.budget(projectId).pause();
       const ended = example('send', projectId, 'cancelled', 'key', 'Add tests.');
@@ -179,7 +179,7 @@ for (const { name, build } of languages) {
     });
 
     if (name === 'python') {
-      test('learns of the end from a webhook that it asks for, and verifies it with the official library', async () => {
+      test('receives the end of its follow-up as a webhook, and verifies it with the official library', async () => {
         const python = programs[0]?.[0] ?? '';
         await run(python, ['-m', 'pip', 'install', '--quiet', '--no-deps', 'standardwebhooks==1.1.0']);
         stack.simulator.addJob({ projectId, jobId: 'told' });
@@ -210,7 +210,7 @@ print(json.dumps(Webhook(secret).verify(body, headers)["data"]))`;
     }
 
     if (name === 'java') return;
-    describe('as the child of a workflow', () => {
+    describe('a follow-up as the child of a workflow', () => {
       const project = `${projectId}-child`;
       /** The parent's workflow id, which is the key of its follow-up. */
       const idOf = (jobId: string) => `${name}-${jobId}`;
@@ -220,7 +220,7 @@ print(json.dumps(Webhook(secret).verify(body, headers)["data"]))`;
         eventually(`the follow-up is ${state}`, async () => (await followUpOf(jobId).describe()).state === state);
       const messagesTo = (jobId: string) => stack.simulator.ledger.filter((message) => message.jobId === jobId).length;
 
-      test('a follow-up gives its parent the result, and a used key is an error that sends nothing', async () => {
+      test('gives its parent the result, and an error that sends nothing if the key was used', async () => {
         stack.simulator.addJob({ projectId: project, jobId: 'child' });
         const answer = { status: 'completed', prLink: prLinkOf('child', project) };
         expect(await parent('child')).toEqual({ exitCode: 0, answer });
@@ -228,12 +228,12 @@ print(json.dumps(Webhook(secret).verify(body, headers)["data"]))`;
         expect(messagesTo('child')).toBe(1);
       });
 
-      test('a follow-up that fails gives its parent the type, and that nothing was delivered', async () => {
+      test('gives its parent the type of its failure, and says that nothing was delivered', async () => {
         stack.simulator.addJob({ projectId: project, jobId: 'gone', status: 'archived' });
         expect(await parent('gone')).toEqual({ exitCode: 0, answer: { failure: 'JobArchived', delivered: 'no' } });
       });
 
-      test('a cancel of the parent before the send ends both as Canceled, and nothing is sent', async () => {
+      test('ends as Canceled with its parent if that is cancelled before the send, and sends nothing', async () => {
         stack.simulator.addJob({ projectId: project, jobId: 'early' });
         await stack.followUps.budget(project).pause();
         const ended = expect(parent('early')).rejects.toThrow(/cancel/i);
@@ -247,7 +247,7 @@ print(json.dumps(Webhook(secret).verify(body, headers)["data"]))`;
         await stack.followUps.budget(project).resume();
       });
 
-      test('a parent that is cancelled after the send learns that the message was delivered', async () => {
+      test('reports the delivery to a parent that is cancelled after the send', async () => {
         stack.simulator.addJob({ projectId: project, jobId: 'late', behaviour: { neverEnds: true } });
         const ended = parent('late');
         await isIn('polling', 'late');

@@ -219,7 +219,7 @@ test('a job without any follow-up is found by the line in the description, and a
 `);
 });
 
-test('of a huge log, at most the last 200 lines and 20 KiB are sent', async () => {
+test('at most the last 200 lines and 20 KiB of a huge log are sent', async () => {
   const [short, long] = [Repository.withJob(), Repository.withJob()];
   short.log = Array.from({ length: 100_000 }, (_, index) => `line ${index}\n`).join('');
   long.log = `${'ü'.repeat(400)}\n`.repeat(300);
@@ -232,7 +232,7 @@ test('of a huge log, at most the last 200 lines and 20 KiB are sent', async () =
   expect(bytes).toBeLessThanOrEqual(20 * 1024);
 });
 
-test('beyond the limit nothing is sent, and one comment asks for a human', async () => {
+test('nothing is sent beyond the limit of follow-ups, and one comment asks for a human', async () => {
   const repository = Repository.withJob();
   const earlier = Array.from({ length: 100 }, () => ({ user: { login: 'someone' }, body: 'Nice.' }));
   repository.comments.push(...earlier);
@@ -244,7 +244,7 @@ test('beyond the limit nothing is sent, and one comment asks for a human', async
   expect(repository.messages).toEqual(['Add tests.']);
 });
 
-test('the last follow-up within the limit is no reason for a comment when its commit turns red again', async () => {
+test('nobody comments if the commit of the last follow-up within the limit turns red again', async () => {
   const repository = Repository.withJob();
   await repository.followUp(repository.key);
   const { stdout } = await repository.turnRed({ MAX_FOLLOW_UPS: '1' });
@@ -252,7 +252,7 @@ test('the last follow-up within the limit is no reason for a comment when its co
   expect(repository.comments).toEqual([]);
 });
 
-test('a pull request of nobody that Temporal knows is left alone, and the script says what it lacks', async () => {
+test('a pull request without a known agent job is left alone, and the script says so', async () => {
   const repository = new Repository();
   repository.pullRequest.body = 'Agent-Job: --help\nAgent-Job: ../other';
   const { code, stdout } = await repository.turnRed();

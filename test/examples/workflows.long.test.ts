@@ -74,7 +74,7 @@ describe('a follow-up as a child', () => {
   });
   afterAll(() => own.stop());
 
-  test('gives its parent the result, and a used key is an error of the parent that sends nothing', async () => {
+  test('gives its parent the result, and an error that sends nothing if the key was used', async () => {
     addJob('once');
     const parent = await start('parentWorkflow', 'once');
     expect(await parent.result()).toEqual({ status: 'completed', prLink: prLinkOf('once') });
@@ -83,13 +83,13 @@ describe('a follow-up as a child', () => {
     expect(messagesTo('once')).toBe(1);
   });
 
-  test('that fails gives its parent the type, and that nothing was delivered', async () => {
+  test('gives its parent the type of its failure, and says that nothing was delivered', async () => {
     addJob('archived', { status: 'archived' });
     const parent = await start('parentWorkflow', 'archived');
     expect(await parent.result()).toEqual({ failure: 'JobArchived', delivered: 'no' });
   });
 
-  test('is cancelled with its parent: before the send both end as Canceled, and nothing is sent', async () => {
+  test('ends as Canceled with its parent if that is cancelled before the send, and sends nothing', async () => {
     const parent = await startUntil('blocked', 'parentWorkflow', 'early');
     await parent.cancel();
     await expect(parent.result()).rejects.toMatchObject({ cause: { name: 'CancelledFailure' } });
@@ -98,7 +98,7 @@ describe('a follow-up as a child', () => {
     expect(messagesTo('early')).toBe(0);
   });
 
-  test('is cancelled with its parent: after the send the parent learns that the message was delivered', async () => {
+  test('reports the delivery to a parent that is cancelled after the send', async () => {
     const parent = await startUntil('polling', 'parentWorkflow', 'late');
     await parent.cancel();
     expect(await parent.result()).toEqual({ failure: 'Cancelled', delivered: 'yes' });
@@ -111,7 +111,7 @@ describe('a follow-up as a child', () => {
     expect(await followUpOf('alone').result()).toMatchObject({ status: 'completed', prLink: prLinkOf('alone') });
   });
 
-  test('gives its result to a parent that was reset after the start, but such a parent does not cancel it', async () => {
+  test('gives its result to a parent that was reset after the start, but is not cancelled with that parent', async () => {
     const parent = await startUntil('polling', 'parentWorkflow', 'reset');
     // Its second task comes when the child has started.
     await reset(parent, 1);
@@ -125,7 +125,7 @@ describe('a follow-up as a child', () => {
     expect(await parent.result()).toEqual({ failure: 'Cancelled', delivered: 'yes' });
   });
 
-  test('whose parent was reset to before the start is an error of the parent that sends nothing', async () => {
+  test('is not sent again by a parent that was reset to before the start: that parent fails', async () => {
     const parent = await startUntil('polling', 'parentWorkflow', 'reset-all');
     await reset(parent, 0);
     await expect(parent.result()).rejects.toMatchObject({ cause: { message: 'Workflow execution already started' } });
@@ -158,15 +158,20 @@ describe('an activity', () => {
   });
 
   test.each([
-    ['gone', {}, { type: 'JobArchived', details: [{ delivered: 'no' }] }],
-    ['wrong', { prompt: '' }, { type: 'InvalidInput', details: [{ delivered: 'no', issues: [{ field: 'prompt' }] }] }],
-  ])('fails as the follow-up does: %s', async (name, more, failure) => {
+    ['JobArchived', 'gone', {}, { type: 'JobArchived', details: [{ delivered: 'no' }] }],
+    [
+      'InvalidInput',
+      'wrong',
+      { prompt: '' },
+      { type: 'InvalidInput', details: [{ delivered: 'no', issues: [{ field: 'prompt' }] }] },
+    ],
+  ])('fails with the type of the follow-up’s failure: %s', async (_type, name, more, failure) => {
     addJob(name, { status: 'archived' });
     const caller = await start('callerWorkflow', name, more);
     await expect(caller.result()).rejects.toMatchObject({ cause: { cause: failure } });
   });
 
-  test('passes a cancel on: before the send all end as Canceled, and nothing is sent', async () => {
+  test('ends as Canceled with its follow-up if its workflow is cancelled before the send, and sends nothing', async () => {
     const caller = await startUntil('blocked', 'callerWorkflow', 'unsent');
     await caller.cancel();
     await expect(caller.result()).rejects.toMatchObject({ cause: { name: 'CancelledFailure' } });
@@ -175,7 +180,7 @@ describe('an activity', () => {
     expect(messagesTo('unsent')).toBe(0);
   });
 
-  test('passes a cancel on: after the send the workflow learns that the message was delivered', async () => {
+  test('reports the delivery to a workflow that is cancelled after the send', async () => {
     const caller = await startUntil('polling', 'callerWorkflow', 'sent');
     await caller.cancel();
     const failure = { type: 'Cancelled', details: [{ delivered: 'yes' }] };

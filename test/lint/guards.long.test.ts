@@ -56,7 +56,11 @@ describe.each(['src/workflows', 'src/contract', 'src/protocol', 'src/common'])('
 describe.each(['src/batch', 'src/budget', 'src/follow-up'])('%s', (directory) => {
   test.each([
     ['import the workflow package', importing('@temporalio/workflow'), imports],
-    ['import a type of it', "import type { Duration } from '@temporalio/common'; export type D = Duration;", imports],
+    [
+      'import a type of Temporal',
+      "import type { Duration } from '@temporalio/common'; export type D = Duration;",
+      imports,
+    ],
     ['import a Node built-in', importing('node:crypto'), imports],
     ['read the clock', 'export const now = (): number => Date.now();', syntax],
     ['make a date of now', 'export const now = (): Date => new Date();', syntax],

@@ -74,9 +74,9 @@ const buttons: Record<string, Button> = {
 describe.concurrent('a send on its way', () => {
   const typed = { 'completed as not sent': complete({ outcome: 'notSent', grant: 'run/1' }) };
   const cases = Object.entries({ ...buttons, ...typed }).flatMap(([name, press]) =>
-    [false, true].map((hangs) => [name, hangs ? 'hangs' : 'arrives', press] as const),
+    [false, true].map((hangs) => [hangs ? 'hangs' : 'arrives', name, press] as const),
   );
-  test.each(cases)('that is %s and %s is delivered once, and that is found out', async (name, how, press) => {
+  test.each(cases)('is delivered once, and counts as delivered, if it %s and is %s', async (how, name, press) => {
     const project = newProject();
     await project.startBudget();
     project.addEndlessJob();
@@ -99,10 +99,10 @@ describe.concurrent('a watch of a job at work', () => {
     'completed with an end without a job': complete({ kind: 'ended', observation: { polls: 1 } }),
     'completed with an end without a status': complete({ kind: 'ended', job: {}, observation: { polls: 1 } }),
     'completed with an unknown kind': complete({ kind: 'rubbish', observation: { polls: 1 } }),
-    'completed with an end of nothing seen': complete({ kind: 'ended', job: { status: 'completed' } }),
+    'completed with an end that nobody observed': complete({ kind: 'ended', job: { status: 'completed' } }),
   };
   test.each(Object.entries({ ...buttons, ...forged }))(
-    'that is %s goes on to the end of the turn',
+    'continues to the end of the turn if it is %s',
     async (_, press) => {
       const project = newProject();
       project.addEndlessJob();
@@ -124,15 +124,18 @@ describe.concurrent('an ask that the server repeats', () => {
     'completed with a missing archived job': complete({ kind: 'archived' }),
   };
   const { 'failed by hand': _, ...others } = buttons;
-  test.each(Object.entries({ ...others, ...forged }))('that is %s goes on, and is sent once', async (_, press) => {
-    const project = newProject();
-    await project.budget.resume();
-    await project.workflow().terminate();
-    const followUp = await project.start();
-    await reaches(followUp, 'blocked', 'budget-stopped');
-    await press(followUp, await pendingActivity(followUp, 'askForSlot'));
-    await project.budget.restore();
-    await followUp.pollNow();
-    await project.endWell([followUp]);
-  });
+  test.each(Object.entries({ ...others, ...forged }))(
+    'continues if it is %s, and its message is sent once',
+    async (_, press) => {
+      const project = newProject();
+      await project.budget.resume();
+      await project.workflow().terminate();
+      const followUp = await project.start();
+      await reaches(followUp, 'blocked', 'budget-stopped');
+      await press(followUp, await pendingActivity(followUp, 'askForSlot'));
+      await project.budget.restore();
+      await followUp.pollNow();
+      await project.endWell([followUp]);
+    },
+  );
 });

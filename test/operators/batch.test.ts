@@ -50,10 +50,10 @@ const isGone = (what: () => Promise<unknown>) =>
     ),
   );
 
-describe.concurrent('a batch with a brake', () => {
+describe.concurrent('a batch with a canary or a limit of failures', () => {
   const isHeld = (batch: BatchHandle) => eventually('it is held', async () => (await batch.status()).hold);
 
-  test('sends exactly its canary until it is continued, whatever is reset or terminated', async () => {
+  test('sends exactly its canary until it is continued, even if it is reset and its part terminated', async () => {
     const batch = await startBatch({ canary: 2 });
     const { at } = await isHeld(batch);
     const held = { name: 'canary', reason: 'the canary has ended: 2 of 8 items' };
@@ -74,7 +74,7 @@ describe.concurrent('a batch with a brake', () => {
     await expect(batch.continue()).rejects.toMatchObject({ type: 'BatchEnded' });
   });
 
-  test('is held when more items fail than may, and continues on command', async () => {
+  test('is held when more items fail than maxFailures allows, and continues on command', async () => {
     const project = newProject();
     const items = makeItems(operated.stack, [project.id], 8, FAST);
     for (const { jobId } of items.slice(0, 3)) project.addJob(jobId, { status: 'archived' });
@@ -86,7 +86,7 @@ describe.concurrent('a batch with a brake', () => {
     expect(await batch.result()).toMatchObject({ completed: 5, errorsByType: { JobArchived: 3 } });
   });
 
-  test('that is cancelled while it is held has a retry with the same canary', { tags: 'long' }, async () => {
+  test('has a retry with the same canary if it is cancelled while it is held', { tags: 'long' }, async () => {
     const batch = await startBatch({ canary: 2 });
     await isHeld(batch);
     await batch.cancel();
@@ -101,7 +101,7 @@ describe.concurrent('a batch with a brake', () => {
 });
 
 describe.concurrent('a running batch', () => {
-  test('that is terminated says so, and how many follow-ups still run', async () => {
+  test('shows that it was terminated, and how many of its follow-ups still run', async () => {
     const batch = await startHeld();
     await workflowOf(batch).terminate('by hand');
     const cutOff = { ended: false, cutOff: 'terminated' };
@@ -111,7 +111,7 @@ describe.concurrent('a running batch', () => {
     expect(batch.project.ledger).toHaveLength(8);
   });
 
-  test('that is paused in Temporal says so, and continues when it is unpaused', { tags: 'long' }, async () => {
+  test('shows that it is paused in Temporal, and continues when it is unpaused', { tags: 'long' }, async () => {
     const batch = await startHeld();
     await pauseWorkflow(client(), batch.workflowId);
     const fix = `temporal workflow unpause --workflow-id ${batch.workflowId}`;
@@ -122,7 +122,7 @@ describe.concurrent('a running batch', () => {
     await endsWell(batch);
   });
 
-  test('that is deleted is not found any more, and its follow-ups continue', { tags: 'long' }, async () => {
+  test('is not found after it was deleted, and its follow-ups continue', { tags: 'long' }, async () => {
     const batch = await startHeld();
     await deleteWorkflow(client(), batch.workflowId);
     await isGone(() => batch.describe());
@@ -132,8 +132,8 @@ describe.concurrent('a running batch', () => {
   });
 });
 
-describe.concurrent.each(['first', 'last'] as const)('a reset to its %s task', { tags: 'long' }, (point) => {
-  test('changes nothing for a batch, while it runs, after it was terminated, and after its end', async () => {
+describe.concurrent.each(['first', 'last'] as const)('a reset to the %s task', { tags: 'long' }, (point) => {
+  test('changes nothing for a batch that runs, that was terminated, or that has ended', async () => {
     const batch = await startHeld();
     await resetWorkflow(client(), batch.workflowId, point);
     await eventually('it knows them again', async () => (await batch.status()).completed === 3);
@@ -146,7 +146,7 @@ describe.concurrent.each(['first', 'last'] as const)('a reset to its %s task', {
     await expect(batch.retry()).rejects.toMatchObject({ type: 'NothingToRetry' });
   });
 
-  test('changes nothing for a part, while it runs and after its end', async () => {
+  test('changes nothing for a part that runs or has ended', async () => {
     const batch = await startHeld();
     const part = await partOf(batch);
     await resetWorkflow(client(), part.workflowId, point);
@@ -159,14 +159,14 @@ describe.concurrent.each(['first', 'last'] as const)('a reset to its %s task', {
 });
 
 describe.concurrent('a part of a batch', () => {
-  test('that is terminated is started again, and all its items end well', async () => {
+  test('is started again if it is terminated, and all its items complete', async () => {
     const batch = await startHeld();
     await workflowOf(await partOf(batch)).terminate('by hand');
     await letAllGo(batch);
     await endsWell(batch);
   });
 
-  test('that is asked to cancel continues and says so', async () => {
+  test('refuses to cancel, names the command for its batch, and continues', async () => {
     const batch = await startHeld();
     const part = await partOf(batch);
     await workflowOf(part).cancel();
@@ -177,7 +177,7 @@ describe.concurrent('a part of a batch', () => {
   });
 
   test(
-    'that is deleted leaves what it had reported, and a retry says that the items are lost',
+    'leaves what it had reported if it is deleted, and a retry says that its items are lost',
     { tags: 'long' },
     async () => {
       const batch = await startHeld();
@@ -230,7 +230,7 @@ describe.concurrent('a retry', () => {
   });
 
   test(
-    'that is planned twice is one batch; the next sends what it did not, of the batch itself',
+    'is one batch if it is planned twice, and the next retry sends what the first did not',
     { tags: 'long' },
     async () => {
       const batch = await cancelledAfterThree();
@@ -253,7 +253,7 @@ describe.concurrent('a retry', () => {
   );
 
   test(
-    'of a batch that was terminated while it started says how many items are in no part',
+    'says how many items were never started if its batch was terminated while it started',
     { tags: 'long' },
     async () => {
       const { followUps } = operated.stack;
@@ -275,7 +275,7 @@ describe.concurrent('a retry', () => {
 });
 
 test(
-  'an id that is used again while a part of the old batch runs sends no item whose follow-up was started',
+  'a batch with a used id sends no item whose follow-up a part of the old batch has started',
   { tags: 'long' },
   async () => {
     const old = await startHeld();

@@ -73,7 +73,7 @@ async function reset(project: Project, point: ResetPoint): Promise<void> {
 }
 
 describe.concurrent('a budget that is asked to cancel', () => {
-  test('continues and says so with an empty queue and no timer', async () => {
+  test('continues with an empty line and no timer, and says that it refuses to cancel', async () => {
     const project = newProject();
     const first = await project.start('first');
     await project.endWell([first]);
@@ -84,14 +84,14 @@ describe.concurrent('a budget that is asked to cancel', () => {
     expect(await project.budget.state()).toBe('running');
   });
 
-  test('before its first task continues too', async () => {
+  test('continues if the cancel comes before its first task', async () => {
     const project = newProject();
     await (await startBudget(project)).cancel();
     await project.endWell([await project.start()]);
     expect(await project.budget.state()).toBe('running');
   });
 
-  test('drops no running follow-up, even if grants to it are on their way', async () => {
+  test('drops no follow-up in line, even if grants are on their way', async () => {
     const project = newProject();
     const followUps = await project.openBacklog(LIMIT + 2, LIMIT);
     // Both arrive in one task, so the grants that it sends are pending when the cancel comes.
@@ -115,17 +115,20 @@ test.concurrent('a budget skips signals and updates that make no sense', async (
   await keepsLimit(project, followUps);
 });
 
-test.concurrent('a budget refuses an invalid input, and takes no state that it is started with by hand', async () => {
-  const [bad, forged] = [newProject(), newProject()];
-  const workflow = await startBudget(bad, { projectId: 'other' });
-  await expect(workflow.result()).rejects.toMatchObject({ cause: { type: 'InvalidInput' } });
-  const own = newState({ limit: 1_000, windowMs: 1_000, reserve: 0, marginMs: 0 }, 0);
-  await startBudget(forged, {}, { ...own, isCounting: false, arrivals: 77 });
-  await counted(forged, 0);
-  const { limit, windowMs, remembersSince } = await forged.status();
-  expect({ limit, windowMs }).toEqual({ limit: LIMIT, ...WINDOW });
-  expect(Date.parse(remembersSince)).toBeGreaterThan(Date.now() - 600_000);
-});
+test.concurrent(
+  'a budget refuses an invalid input, and ignores a state with which somebody starts it by hand',
+  async () => {
+    const [bad, forged] = [newProject(), newProject()];
+    const workflow = await startBudget(bad, { projectId: 'other' });
+    await expect(workflow.result()).rejects.toMatchObject({ cause: { type: 'InvalidInput' } });
+    const own = newState({ limit: 1_000, windowMs: 1_000, reserve: 0, marginMs: 0 }, 0);
+    await startBudget(forged, {}, { ...own, isCounting: false, arrivals: 77 });
+    await counted(forged, 0);
+    const { limit, windowMs, remembersSince } = await forged.status();
+    expect({ limit, windowMs }).toEqual({ limit: LIMIT, ...WINDOW });
+    expect(Date.parse(remembersSince)).toBeGreaterThan(Date.now() - 600_000);
+  },
+);
 
 test.concurrent('a command to change the limit is refused with the field, the value and the rule', async () => {
   const project = newProject();
@@ -152,7 +155,7 @@ test.concurrent('a command to change the limit is refused with the field, the va
 });
 
 test.concurrent(
-  'a pause holds every follow-up with its note; all are in line, and are sent as the limit allows',
+  'a pause holds every follow-up and shows its note; after it, all wait in line and are sent within the limit',
   async () => {
     const project = newProject();
     await project.budget.setLimit({ limit: 1 });
@@ -180,7 +183,7 @@ test.concurrent(
 );
 
 describe.concurrent('a budget with a backlog', () => {
-  test('that is terminated is not replaced by an empty one: follow-ups wait and say so, until it is restored and wakes them', async () => {
+  test('is not replaced by an empty budget if it is terminated: its follow-ups show that and wait until it is restored', async () => {
     const project = newProject();
     const inLine = await openWorkingBacklog(project, LIMIT + 2);
     await project.workflow().terminate();
@@ -200,14 +203,17 @@ describe.concurrent('a budget with a backlog', () => {
     await keepsLimit(project, [...inLine, ...blocked]);
   });
 
-  test.each(['first', 'last'] as const)('that is reset to its %s task counts, and keeps its line', async (point) => {
-    const project = newProject();
-    const followUps = await openWorkingBacklog(project, 5);
-    await reset(project, point);
-    await keepsLimit(project, followUps);
-  });
+  test.each(['first', 'last'] as const)(
+    'counts its sends and keeps its line if it is reset to its %s task',
+    async (point) => {
+      const project = newProject();
+      const followUps = await openWorkingBacklog(project, 5);
+      await reset(project, point);
+      await keepsLimit(project, followUps);
+    },
+  );
 
-  test('that is reset while a message is on its way neither forgets nor repeats it', async () => {
+  test('neither forgets nor repeats a message that is on its way when the budget is reset', async () => {
     const project = newProject();
     project.addEndlessJob('held');
     const release = project.holdMessages('held', 'received');
@@ -221,7 +227,7 @@ describe.concurrent('a budget with a backlog', () => {
     await project.endWell([held, await project.start('next')]);
   });
 
-  test('that was reset and is reset again counts again', { tags: 'long' }, async () => {
+  test('counts its sends again if it is reset a second time', { tags: 'long' }, async () => {
     const project = newProject();
     const followUps = await openWorkingBacklog(project, 5);
     await reset(project, 'first');
@@ -238,7 +244,7 @@ describe.concurrent('a budget with a backlog', () => {
   });
 
   test(
-    'that is deleted starts with the next ask, counts, and takes those in line again',
+    'starts again with the next ask if it is deleted, counts its sends, and serves its line again',
     { tags: 'long' },
     async () => {
       const project = newProject();

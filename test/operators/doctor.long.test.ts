@@ -68,7 +68,7 @@ test('the doctor names each stuck workflow with the command that fixes it, and f
   expect(cutOff.stdout).toMatch(/terminated[^]*1 follow-up still running/);
 });
 
-test('the status of a follow-up, the budget and the doctor name the cause or the fix of a budget that does not answer', async () => {
+test('status, budget show and doctor name the cause or the fix if a budget does not reply', async () => {
   const { client, followUps } = stack;
   const settings = { limit: 100, windowMs: 3_600_000, reserve: 0, marginMs: 2_000 };
   for (const projectId of ['closed', 'held']) await followUps.budget(projectId).resume();

@@ -38,7 +38,7 @@ const isFound = ({ workflowId, kind, fix }: Omit<WorkflowTrouble, 'what'>) =>
 const letGo = (project: Project) => project.budget.setLimit({ limit: 10 });
 
 describe.concurrent('a waiting follow-up', () => {
-  test('that is paused in Temporal says so, and continues when it is unpaused', async () => {
+  test('shows that it is paused in Temporal, and continues when it is unpaused', async () => {
     const project = newProject();
     const followUp = await startWaiting(project);
     await pauseWorkflow(client(), followUp.workflowId);
@@ -52,7 +52,7 @@ describe.concurrent('a waiting follow-up', () => {
     expect(await followUp.trouble()).toBeUndefined();
   });
 
-  test.each(['terminated', 'deleted'])('that is %s delays nobody', async (how) => {
+  test.each(['terminated', 'deleted'])('delays no other follow-up if it is %s', async (how) => {
     const project = newProject();
     const followUp = await startWaiting(project);
     if (how === 'deleted') await deleteWorkflow(client(), followUp.workflowId);
@@ -63,7 +63,7 @@ describe.concurrent('a waiting follow-up', () => {
     await expect(followUp.result()).rejects.toMatchObject(ending);
   });
 
-  test('skips nonsense, and refuses invalid updates', async () => {
+  test('skips signals that make no sense, and refuses invalid updates', async () => {
     const project = newProject();
     const followUp = await startWaiting(project);
     const workflow = project.workflow(followUp);
@@ -78,7 +78,7 @@ describe.concurrent('a waiting follow-up', () => {
 describe.concurrent.each(['first', 'last'] as const)('a follow-up that is reset to its %s task', (point) => {
   const reset = ({ workflowId }: StartedFollowUp) => resetWorkflow(client(), workflowId, point);
 
-  test('while it waits in line keeps its place and is sent once', async () => {
+  test('keeps its place in line, and is sent once, if it was waiting', async () => {
     const project = newProject();
     const [first, second] = [await startWaiting(project, 'first'), await startWaiting(project, 'second')];
     await eventually('it is behind', async () => (await second.progress()).position === 2);
@@ -90,7 +90,7 @@ describe.concurrent.each(['first', 'last'] as const)('a follow-up that is reset 
     await project.endWell([first, second]);
   });
 
-  test('while its message is on its way is sent once, and accepts an operator’s decision', async () => {
+  test('is sent once if its message was on its way, and accepts the decision of an operator', async () => {
     const project = newProject();
     project.addEndlessJob();
     const release = project.holdMessages('job', 'recorded');
@@ -107,7 +107,7 @@ describe.concurrent.each(['first', 'last'] as const)('a follow-up that is reset 
     expect(project.ledger).toHaveLength(1);
   });
 
-  test('while it watches its job still says that it was sent', async () => {
+  test('still says that it was sent if it was watching its job', async () => {
     const project = newProject();
     project.addEndlessJob();
     const followUp = await project.start();
@@ -118,7 +118,7 @@ describe.concurrent.each(['first', 'last'] as const)('a follow-up that is reset 
     await project.endWell([followUp]);
   });
 
-  test('after its end reports the same end, and takes no later turn of its job for its own', async () => {
+  test('reports the same end if it had ended, and takes no later turn of its job for its own', async () => {
     const project = newProject();
     const followUp = await project.start();
     const { sentAt, finishedAt, prLink } = await followUp.result();
@@ -139,23 +139,26 @@ describe.concurrent.each(['first', 'last'] as const)('a follow-up that is reset 
   });
 });
 
-test.concurrent('a follow-up that is reset to where it waited, without its grant, asks again at once', async () => {
-  const project = newProject();
-  const followUp = await startWaiting(project);
-  const workflow = project.workflow(followUp);
-  const tasks = async () => {
-    const { events } = await workflow.fetchHistory();
-    return (events ?? []).filter((event) => event.workflowTaskCompletedEventAttributes);
-  };
-  const waited = (await tasks()).length;
-  await workflow.signal('answer', 'which changes nothing');
-  await eventually('it has read the signal', async () => (await tasks()).length > waited);
-  await letGo(project);
-  const { sentAt } = await followUp.result();
-  await resetWorkflow(client(), followUp.workflowId, (all) => all[waited], { withoutSignals: true });
-  expect(await followUp.result()).toMatchObject({ delivery: 'sent', sentAt });
-  expect(project.delivered).toEqual(['job']);
-});
+test.concurrent(
+  'a follow-up that is reset to its wait in line, without the signal of its grant, asks again at once',
+  async () => {
+    const project = newProject();
+    const followUp = await startWaiting(project);
+    const workflow = project.workflow(followUp);
+    const tasks = async () => {
+      const { events } = await workflow.fetchHistory();
+      return (events ?? []).filter((event) => event.workflowTaskCompletedEventAttributes);
+    };
+    const waited = (await tasks()).length;
+    await workflow.signal('answer', 'which changes nothing');
+    await eventually('it has read the signal', async () => (await tasks()).length > waited);
+    await letGo(project);
+    const { sentAt } = await followUp.result();
+    await resetWorkflow(client(), followUp.workflowId, (all) => all[waited], { withoutSignals: true });
+    expect(await followUp.result()).toMatchObject({ delivery: 'sent', sentAt });
+    expect(project.delivered).toEqual(['job']);
+  },
+);
 
 test.concurrent('a follow-up whose agent is at work reports a paused activity as its trouble', async () => {
   const project = newProject();
@@ -173,8 +176,8 @@ test.concurrent('a follow-up whose agent is at work reports a paused activity as
   await project.endWell([followUp]);
 });
 
-describe.concurrent('a key that is started again', () => {
-  test('after its follow-up was deleted is not sent again', { tags: 'long' }, async () => {
+describe.concurrent('a second start with a used key', () => {
+  test('sends nothing after its follow-up was deleted', { tags: 'long' }, async () => {
     const project = newProject();
     const followUp = await project.start('job', { key: 'key' });
     await followUp.result();
@@ -188,7 +191,7 @@ describe.concurrent('a key that is started again', () => {
     expect(project.ledger).toHaveLength(1);
   });
 
-  test('and terminates its follow-up during the send sends nothing, and does not know', async () => {
+  test('sends nothing if it terminates its follow-up during the send, and ends as DeliveryUnknown', async () => {
     const project = newProject();
     project.addJob();
     const release = project.holdMessages('job', 'recorded');

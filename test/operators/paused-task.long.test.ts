@@ -13,7 +13,7 @@ beforeAll(async () => {
 });
 afterAll(() => stack.stop());
 
-test('workflows that were paused while a task waited for a worker name the way out, which heals them', async () => {
+test('workflows that were paused while a task waited for a worker name the command that fixes them', async () => {
   const { client, followUps, simulator, taskQueue } = stack;
   const projectId = `op-${randomUUID().slice(0, 8)}`;
   const budget = followUps.budget(projectId);

@@ -6,35 +6,32 @@ import { reaches, useStack } from '../support/project.js';
 const operated = useStack();
 const { newProject } = operated;
 
-test.concurrent(
-  'a budget without a worker lets its follow-ups be cancelled and time out, and they name it',
-  async () => {
-    const project = newProject();
-    const settings = { limit: 100, windowMs: 3_600_000, reserve: 0, marginMs: 2_000 };
-    const budget = await operated.stack.client.workflow.start(WorkflowType.projectBudget, {
-      workflowId: projectBudgetWorkflowId(project.id),
-      taskQueue: `nobody-${project.id}`,
-      args: [{ projectId: project.id, settings }],
-    });
-    const timed = await project.start('timed', { budgetWaitTimeout: '12s' });
-    const early = await project.start('early');
-    const late = await project.start('late');
-    await early.cancel();
-    await reaches(late, 'blocked', 'budget-silent');
-    const currentDetails = expect.stringContaining('follow-up doctor') as string;
-    expect(await project.workflow(late).query('__temporal_workflow_metadata')).toMatchObject({ currentDetails });
-    await late.cancel();
-    for (const followUp of [early, late]) {
-      await expect(followUp.result()).rejects.toMatchObject({ type: 'Cancelled', delivered: 'no' });
-    }
-    await expect(timed.result()).rejects.toMatchObject({ type: 'BudgetWaitTimeout', delivered: 'no' });
-    expect(await project.budget.trouble()).toMatchObject({ kind: 'unattended' });
-    await budget.terminate();
-  },
-);
+test.concurrent('follow-ups of a budget without a worker name the doctor, can be cancelled, and time out', async () => {
+  const project = newProject();
+  const settings = { limit: 100, windowMs: 3_600_000, reserve: 0, marginMs: 2_000 };
+  const budget = await operated.stack.client.workflow.start(WorkflowType.projectBudget, {
+    workflowId: projectBudgetWorkflowId(project.id),
+    taskQueue: `nobody-${project.id}`,
+    args: [{ projectId: project.id, settings }],
+  });
+  const timed = await project.start('timed', { budgetWaitTimeout: '12s' });
+  const early = await project.start('early');
+  const late = await project.start('late');
+  await early.cancel();
+  await reaches(late, 'blocked', 'budget-silent');
+  const currentDetails = expect.stringContaining('follow-up doctor') as string;
+  expect(await project.workflow(late).query('__temporal_workflow_metadata')).toMatchObject({ currentDetails });
+  await late.cancel();
+  for (const followUp of [early, late]) {
+    await expect(followUp.result()).rejects.toMatchObject({ type: 'Cancelled', delivered: 'no' });
+  }
+  await expect(timed.result()).rejects.toMatchObject({ type: 'BudgetWaitTimeout', delivered: 'no' });
+  expect(await project.budget.trouble()).toMatchObject({ kind: 'unattended' });
+  await budget.terminate();
+});
 
 test.concurrent(
-  'a budget that is paused in Temporal says so; its follow-ups show their last place, and go on',
+  'a budget that is paused in Temporal says so; its follow-ups show their last place, and continue later',
   async () => {
     const project = newProject();
     const { budget } = project;

@@ -83,7 +83,7 @@ describe('the build', () => {
     expect(await command('a')).toEqual({ code: 3, stdout: 'a true true', stderr: '' });
   });
 
-  it('says how to install the compiler, which NODE_ENV=production leaves out', async () => {
+  it('says how to install the compiler if NODE_ENV=production has left it out', async () => {
     rmSync(join(root, 'node_modules'));
     const stderr = expect.stringContaining('run "npm ci --include=dev"') as string;
     expect(await command()).toMatchObject({ code: 1, stderr });
@@ -121,7 +121,7 @@ describe('the build', () => {
     expect(existsSync(join(root, '.cache/build.lock'))).toBe(false);
   });
 
-  it('keeps the old one if a source cannot be parsed, says where, and runs nothing', async () => {
+  it('keeps the old build if a source cannot be parsed, says where, and runs nothing', async () => {
     await command();
     const bundle = readFileSync(bundlePath, 'utf8');
     write('src/cli/main.ts', 'export const main = ;\n');

@@ -89,7 +89,7 @@ describe('the client package', () => {
   });
   afterAll(() => rmSync(directory, { recursive: true, force: true }));
 
-  it('is the client of this version, under the same terms', () => {
+  it('has the version, the license and the engines of the main package, and its own range of Temporal', () => {
     const main = readManifest(repository, 'package.json');
     const client = readManifest(repository, 'packages', 'client', 'package.json');
     for (const field of ['version', 'license', 'engines']) expect(client[field]).toEqual(main[field]);

@@ -104,7 +104,7 @@ export const mutants: readonly Mutant[] = [
   {
     name: 'a follow-up takes a reply that was typed by hand for a grant',
     edits: [[FOLLOW_UP, 'if (parsed.ok) flow.receive(parsed.value)', 'void parsed, flow.receive(reply as never)']],
-    test: followUp('a waiting follow-up skips nonsense, and refuses invalid updates'),
+    test: followUp('a waiting follow-up skips signals that make no sense, and refuses invalid updates'),
   },
   {
     name: 'a send that was completed by hand counts as the service’s response',
@@ -140,7 +140,9 @@ export const mutants: readonly Mutant[] = [
   {
     name: 'a budget ends when it is asked to cancel',
     edits: [[BUDGET, 'CancellationScope.nonCancellable(() => loop.run(', '((run) => run())(() => loop.run(']],
-    test: budget('a budget that is asked to cancel continues and says so with an empty queue and no timer'),
+    test: budget(
+      'a budget that is asked to cancel continues with an empty line and no timer, and says that it refuses to cancel',
+    ),
   },
   {
     name: 'a signal that was typed by hand fails the tasks of a budget',
