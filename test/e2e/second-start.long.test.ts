@@ -6,6 +6,7 @@ import {
 import { tsToMs } from '@temporalio/common/lib/time.js';
 import { describe, expect, test, vi } from 'vitest';
 import { type FollowUpResult, followUpWorkflowId, SearchAttribute } from '../../src/contract/index.js';
+import { eventually } from '../support/eventually.js';
 import { failureOf } from '../support/failure-of.js';
 import { type Project, reaches, useStack } from '../support/project.js';
 import { FAST } from '../support/stack.js';
@@ -102,9 +103,12 @@ describe.concurrent('a start with a used key', () => {
       // The follow-up had no chance to record its end.
       const listed = await project.workflow(first).describe();
       expect(listed.typedSearchAttributes.get(SearchAttribute.state)).toBe('polling');
-      // The next run waits until the job is at rest, and then its budget knows the delivery.
+      // The budget remembers the delivery, and the next run asks it although the job is at work.
       await start(project, { workflowIdReusePolicy: 'ALLOW_DUPLICATE_FAILED_ONLY' });
-      await reaches(followUp, 'waiting-for-job');
+      await eventually('the next run knows the delivery', async () => {
+        const { state, delivery } = await followUp.progress();
+        return state === 'polling' && delivery === 'sent';
+      });
       project.endTurn();
       await project.endWell([followUp]);
     },
