@@ -12,12 +12,18 @@ function shownValueOf(headerName: string): { value: string; shown: string } {
   return { value, shown: maskSecrets(value) };
 }
 
-test.each(['x-honeycomb-team', 'x-tenant-token', 'x-scope-key', 'x-environment-secret', 'x-unknown', 'service-auth'])(
-  'the value of the header %s for Temporal is masked',
-  (name) => {
-    expect(shownValueOf(name).shown).toBe('[masked]');
-  },
-);
+test.each([
+  'x-honeycomb-team',
+  'x-tenant-token',
+  'x-scope-key',
+  'x-environment-secret',
+  'x-unknown',
+  'service-auth',
+  'x-myenv',
+  'sometenant',
+])('the value of the header %s for Temporal is masked', (name) => {
+  expect(shownValueOf(name).shown).toBe('[masked]');
+});
 
 test.each([
   'x-honeycomb-dataset',
