@@ -27,7 +27,7 @@ function reasonOf(state: BudgetState, waiter: Waiter, line: readonly Waiter[], n
   return line.includes(waiter) ? 'slot' : 'job-busy';
 }
 
-/** What a waiter is told, with its reason to wait, which it then knows. */
+/** The reply to a waiter, with its reason to wait, which it then knows. */
 export function waitingReply(state: BudgetState, waiter: Waiter, line: readonly Waiter[], nowMs: number): Waiting {
   const reason = reasonOf(state, waiter, line, nowMs);
   waiter.lastReason = reason;

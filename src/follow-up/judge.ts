@@ -29,7 +29,7 @@ export type Read =
  */
 type WatchGoal = 'rest' | 'evidence' | 'end';
 
-/** How the job was before the message. It tells the message's turn from the previous one. */
+/** How the job was before the message. It distinguishes the message's turn from the previous one. */
 export interface Baseline {
   /** The job just before the send; empty if it is not known. */
   job: AgentJob;

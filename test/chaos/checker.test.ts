@@ -151,8 +151,8 @@ test.each<[what: string, ...received: ReceivedWebhook[]]>([
 });
 
 test.each<[kind: string, what: string, ...received: ReceivedWebhook[]]>([
-  ['untold', 'is never accepted', webhook('1', 'completed', 503), webhook('1', 'completed', 'cut')],
-  ['untold', 'reports another end', webhook('1', 'archived', 204)],
+  ['unreported', 'is never accepted', webhook('1', 'completed', 503), webhook('1', 'completed', 'cut')],
+  ['unreported', 'reports another end', webhook('1', 'archived', 204)],
   ['renamed', 'has two ids', webhook('1', 'completed', 204), webhook('2', 'completed', 204)],
 ])('the checker finds "%s" if a webhook %s', (kind, _what, ...received) => {
   expect(kindsOfWebhooks(...received)).toEqual([kind]);
@@ -160,7 +160,7 @@ test.each<[kind: string, what: string, ...received: ReceivedWebhook[]]>([
 
 test('the checker finds a batch without a webhook of its end', () => {
   const ends = [{ workflowId: 'batch', how: 'batch.ended' }];
-  expect(checkWebhooks(ends, [])).toMatchObject([{ kind: 'untold', subject: 'batch' }]);
+  expect(checkWebhooks(ends, [])).toMatchObject([{ kind: 'unreported', subject: 'batch' }]);
 });
 
 test('a workflow that threw or contradicted its history is found, unless a pause had made the history unreadable', () => {

@@ -162,7 +162,7 @@ test.concurrent(
     await project.budget.pause({ note: 'a release is under way' });
     const first = await project.start('first');
     expect((await reaches(first, 'blocked', 'paused')).pause).toMatchObject({ note: 'a release is under way' });
-    // The library shows the pause before the follow-up has heard of it.
+    // The library shows the pause before the follow-up receives it.
     await expect.poll(async () => (await first.describe()).state).toBe('blocked');
     expect(project.ledger).toEqual([]);
     await project.budget.resume();

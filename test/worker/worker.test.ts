@@ -150,7 +150,7 @@ test('a worker works without a status server, and can be shut down before it is 
   await service.run();
 });
 
-test('a worker waits for an unreachable Temporal server, says so, and can be told to stop waiting', async () => {
+test('a worker waits for an unreachable Temporal server, says so, and stops when it is aborted', async () => {
   const { config } = configure({ TEMPORAL_ADDRESS: '127.0.0.1:9' });
   const waits = logMemory();
   const stopping = new AbortController();

@@ -16,7 +16,7 @@ export interface TimeSpan {
 export interface FollowUpRecord {
   marker: string;
   workflowId: string;
-  /** How it ended, as its caller was told. Missing if it still runs after all the time it was given. */
+  /** How it ended, as its caller learned. Missing if it still runs after all the time it was given. */
   ending?: { how: string; delivered: Delivered };
   /** Where it stands, if it has no ending. */
   standsAt?: string;
@@ -33,11 +33,11 @@ export interface Evidence {
   windowMs: number;
   /** When something happened that may leave a delivery unknown, such as a kill, a stop or a cut. */
   faults: readonly TimeSpan[];
-  /** How workers ended that were told to. @default none was */
+  /** How workers ended that got SIGTERM. @default none was */
   departures?: readonly Departure[];
 }
 
-/** An end that a receiver of webhooks must be told of. */
+/** An end that a webhook must report. */
 export interface End {
   workflowId: string;
   /** The status of a result, a failure type, or `batch.ended`. */
@@ -46,7 +46,7 @@ export interface End {
   delivered?: Delivered;
 }
 
-/** How a worker ended that was told to. */
+/** How a worker ended that got SIGTERM. */
 interface Departure {
   worker: string;
   /** `null`: a signal ended it. `late`: it did not end in time. */
@@ -57,15 +57,15 @@ interface Departure {
 /** What can be wrong with a run. */
 export const violationKinds = {
   doubled: 'a message arrived twice',
-  denied: 'a caller was told "no", and the message arrived',
-  invented: 'a caller was told "yes", and no message arrived',
+  denied: 'a caller got the answer "no", and the message arrived',
+  invented: 'a caller got the answer "yes", and no message arrived',
   overBudget: 'a rolling window of a project holds more messages than its limit',
   unfinished: 'a follow-up or a batch did not end in time',
   unaccounted: 'a delivery is unknown although nothing happened while it was sent',
   stray: 'a message arrived that belongs to no follow-up',
-  unclean: 'a worker that was told to end did not end with code 0 in time',
-  untold: 'no webhook told of an end',
-  renamed: 'webhooks told of one end under several ids',
+  unclean: 'a worker did not end with code 0 in time after SIGTERM',
+  unreported: 'no webhook reported an end',
+  renamed: 'webhooks reported one end under several ids',
   contradicted: 'a workflow contradicted its own history, or threw',
 } as const;
 
@@ -81,7 +81,7 @@ export interface Violation {
 const REFUSED = [401, 403, 429];
 
 /**
- * Compares the service's ledger with what callers were told, by marker. It uses nothing that the product says about
+ * Compares the service's ledger with what callers learned, by marker. It uses nothing that the product says about
  * itself. `yes` means exactly one arrival, `no` none, and `unknown` none or one.
  *
  * @returns what is wrong; empty if nothing is
@@ -113,13 +113,13 @@ export function check({ followUps, arrivals, limit, windowMs, faults, departures
   return found;
 }
 
-/** Compares the webhooks that a receiver has accepted with what callers were told, and the ids of all attempts. */
+/** Compares the webhooks that a receiver has accepted with what callers learned, and the ids of all attempts. */
 export function checkWebhooks(ends: readonly End[], received: readonly ReceivedWebhook[]): Violation[] {
   const found: Violation[] = [];
   const accepted = received.filter(({ response }) => response !== 'cut' && response < 300);
   for (const end of ends) {
-    const isTold = accepted.some(({ body }) => isAbout(body, end) && isDeepStrictEqual(endIn(body), end));
-    if (!isTold) found.push({ kind: 'untold', subject: end.workflowId, detail: JSON.stringify(end) });
+    const isReported = accepted.some(({ body }) => isAbout(body, end) && isDeepStrictEqual(endIn(body), end));
+    if (!isReported) found.push({ kind: 'unreported', subject: end.workflowId, detail: JSON.stringify(end) });
   }
   for (const { id, body } of received) {
     const isSame = (other: Webhook) => isAbout(other, body.data) && isDeepStrictEqual(other.data, body.data);
@@ -134,7 +134,7 @@ function isAbout({ data }: Webhook, { workflowId }: { workflowId: string }): boo
   return data.workflowId === workflowId;
 }
 
-/** What a webhook tells, in the words of a caller. */
+/** What a webhook reports, in the words of a caller. */
 function endIn({ type, data }: Webhook): End {
   const { workflowId } = data;
   if (!('delivered' in data)) return { workflowId, how: type };

@@ -26,7 +26,7 @@ const HELP = `
 Scenarios:
 ${listOf(Object.entries(scenarios).map(([name, [what]]) => [name, what]))}
 
-The service's ledger of messages is compared with what each caller was told. Each violation is a line, such as
+The service's ledger of messages is compared with what each caller learned. Each violation is a line, such as
   kill-5d0c9f1e-0/job-3: a message arrived twice (it arrived 2 times)
 and the exit code is then 1. What can be wrong:
 ${listOf(Object.entries(violationKinds))}`;

@@ -20,7 +20,7 @@ export interface Run {
   /** 1 is the short form. */
   scale: number;
   address: string;
-  /** Told what happens. */
+  /** Receives what happens. */
   say?: (line: string) => void;
 }
 
@@ -58,7 +58,7 @@ const SERVICE = {
 
 /**
  * Lets `act` break what it likes, waits for the end of every follow-up and for its webhook, and judges by the ledger of
- * the service, which refuses nothing, and by what the receiver of webhooks was told. Both run in this process, which
+ * the service, which refuses nothing, and by what the receiver of webhooks got. Both run in this process, which
  * nothing breaks: workers and Temporal have their own.
  */
 export async function play(
@@ -101,8 +101,8 @@ export async function play(
     const untilMs = Date.now() + RECOVERY_MS;
     await Promise.all(projects.map((project) => project.collect(untilMs)));
     const ends = projects.flatMap((project) => project.ends);
-    const untold = () => checkWebhooks(ends, receiver.received).filter(({ kind }) => kind === 'untold');
-    while (untold().length > 0 && Date.now() < untilMs) await delay(1_000);
+    const unreported = () => checkWebhooks(ends, receiver.received).filter(({ kind }) => kind === 'unreported');
+    while (unreported().length > 0 && Date.now() < untilMs) await delay(1_000);
     await close();
     violations.push(...checkWebhooks(ends, receiver.received));
     for (const { id, records, batchWords, faults, workers } of projects) {

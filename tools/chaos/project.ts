@@ -109,7 +109,7 @@ export class Project {
     for (const record of this.records) await this.takeEnding(record, untilMs);
   }
 
-  /** What the receiver of webhooks must be told. Nobody is told of what was terminated. */
+  /** What webhooks must report. None reports what was terminated. */
   get ends(): End[] {
     const ends = this.records.flatMap(({ workflowId, ending }) => (ending ? [{ workflowId, ...ending }] : []));
     const ofBatch = this.#batch && { workflowId: this.#batch.workflowId, how: 'batch.ended' };

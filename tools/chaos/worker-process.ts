@@ -52,7 +52,7 @@ export class WorkerProcess {
   readonly struck: Promise<boolean>;
   /** The end of its log. */
   log = '';
-  /** How it ended if it was told to: see `Departure` of the checker. */
+  /** How it ended if it got SIGTERM: see `Departure` of the checker. */
   exitCode: number | null | 'late' | undefined;
   readonly #child: ChildProcess;
 
@@ -82,7 +82,7 @@ export class WorkerProcess {
     this.#child.kill(name);
   }
 
-  /** Tells it to end in order (SIGTERM), and waits for its end. */
+  /** Sends SIGTERM, and waits for its end. */
   async leave(): Promise<void> {
     if (!alive.has(this.#child)) return;
     this.signal('SIGTERM');

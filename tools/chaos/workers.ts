@@ -74,7 +74,7 @@ function strikeAt(
 
 /**
  * Replaces workers as a rolling deployment does, with many follow-ups under way: when the next worker is ready, the
- * previous one is told to end (SIGTERM). Nothing here excuses a delivery that remains unknown.
+ * previous one gets SIGTERM. Nothing here excuses a delivery that remains unknown.
  */
 export function restart(run: Run): Promise<Outcome> {
   return play('restart', run, {}, async ({ projects: [project], random, count }) => {

@@ -20,7 +20,7 @@ function causeOf({ status, end: { error } }: Run): unknown {
   return ApplicationFailure.create({ type, message, details: [{ delivered }] });
 }
 
-/** How a run ended, as its parent hears it. */
+/** How a run ended, as its parent learns it. */
 export const outcomeOf = (run: Run): ItemOutcome =>
   run.status === 'completed' ? outcomeOfResult(run.end.value) : outcomeOfFailure(causeOf(run));
 

@@ -17,7 +17,7 @@ export function planFaults({ world, has, server, service, callers, log, budget }
     if (next) world.after(chance.between(0, chance.pick([300, 5_000])), () => next(run));
   };
   const untilMs = (longestMs: number) => Math.min(healedAtMs, world.nowMs + chance.between(500, longestMs));
-  /** Strikes some times. `what` is told who sends if it strikes at a send. */
+  /** Strikes some times. `what` receives who sends if it strikes at a send. */
   const strike = (fault: Fault, most: number, what: (sender?: Run) => unknown) => {
     for (let n = has.has(fault) ? chance.whole(1, most) : 0; n > 0; n--) {
       const now = chance.happens(0.4) ? () => void armed.push(what) : () => what();
@@ -121,7 +121,7 @@ export function planFaults({ world, has, server, service, callers, log, budget }
     world.note('used again', workflowId, prompt);
     server.start(workflowId, followUp({ ...settings, prompt }));
   });
-  // A run that is reset to the end of a refused send tells of it again, also after its next send.
+  // A run that is reset to the end of a refused send reports it again, also after its next send.
   strike('retold', 4, () => (service.until[429] = untilMs(20_000)));
   strike('retold', 1, stopBudget);
   strike('retold', 12, () => {
@@ -130,7 +130,7 @@ export function planFaults({ world, has, server, service, callers, log, budget }
     const [run, kept] = chance.pick(ends.filter(([, task]) => task > 0)) ?? [];
     return run && server.reset(run, kept);
   });
-  // A budget that was terminated by mistake is reset to where it was: what it was told meanwhile is lost.
+  // A budget that was terminated by mistake is reset to where it was: what it received meanwhile is lost.
   strike('revived', 3, () => {
     const run = server.running(BUDGET_ID);
     server.close(run, 'terminated');

@@ -102,7 +102,7 @@ export class Log {
     const grant = event.kind === 'end' ? event.runId : `${event.runId}/${event.sendNumber}`;
     const isNew = !this.givenBack.has(grant);
     this.givenBack.add(grant);
-    // What is told again pauses nothing: an operator may have resumed.
+    // What is reported again pauses nothing: an operator may have resumed.
     const refusal = event.kind === 'outcome' && (event.refusal ?? refusalOf(event.outcome));
     if (event.kind === 'outcome' && event.outcome === 'sent') this.#limitedAtMs = undefined;
     if (event.kind === 'end' || !isNew || !refusal) return;

@@ -4,7 +4,7 @@ import type { Budget, FollowUpSignal } from '../../src/budget/budget.js';
 import type { PartInput } from '../../src/protocol/index.js';
 import { drain, type World } from './world.js';
 
-/** What a workflow is told by name (a signal, an update, a cancel), or the result of a call of its port. */
+/** What a workflow receives by name (a signal, an update, a cancel), or the result of a call of its port. */
 export type Happened =
   { name: string; input?: unknown; reply?: (result: unknown) => void } | ({ id: number } & Outcome);
 
@@ -16,7 +16,7 @@ export interface Outcome {
 
 type Handlers = Record<string, (input: unknown) => unknown>;
 
-/** The code of a workflow with its input. `begin` returns its main function, and what hears signals and updates. `prompt`: of a follow-up. */
+/** The code of a workflow with its input. `begin` returns its main function, and what receives signals and updates. `prompt`: of a follow-up. */
 export interface Code {
   begin(run: Run): { main: () => Promise<unknown>; handlers: Handlers };
   prompt?: string;
@@ -256,7 +256,7 @@ export class Run {
       const fail = (error: unknown) => (memory.end = ['failed', { error: error as Error }]);
       void main().then((value) => (memory.end = ['completed', { value }]), fail);
     }
-    // A worker hears signals and updates first.
+    // A worker delivers signals and updates first.
     const isTold = (event: Happened) => 'name' in event;
     const inOrder = [...events.filter(isTold), ...events.filter((event) => !isTold(event))];
     for (const event of inOrder) this.#apply(event, memory.handlers);

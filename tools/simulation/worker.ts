@@ -72,7 +72,7 @@ export class Worker implements WorkerProcess {
     if (isMachine) this.#stoodStillMs += ms;
   }
 
-  /** Returns whether the process that runs it is gone, or frozen. */
+  /** Returns whether the process that runs it has ended, or is frozen. */
   execute(activity: Activity, info: object, beat: (details: unknown) => void, end: (end: Outcome) => void) {
     const { run, name, input, details } = activity;
     const { world } = this.stage;
