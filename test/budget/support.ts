@@ -138,8 +138,8 @@ export class TestBudget {
   }
 
   /** The count ends: it found these sends, and `others` of which nothing is known. */
-  book(sends: readonly ListedSend[], { others = 0 } = {}): void {
-    this.call((budget, nowMs) => budget.book(nowMs, sends, { others }));
+  book(sends: readonly ListedSend[], more: Parameters<Budget['book']>[2] = {}): void {
+    this.call((budget, nowMs) => budget.book(nowMs, sends, more));
     this.advance(0);
   }
 

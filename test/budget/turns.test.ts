@@ -1,43 +1,243 @@
-import { describe } from 'vitest';
-import { testRules } from './rules.js';
+import { describe, expect, it } from 'vitest';
+import { followUp, HOUR, lastTurn, LEASE, MINUTE, OVER, SETTLE, T0, TestBudget } from './support.js';
+
+/** The ask of a run that replaces another one: somebody has reset the follow-up. */
+const afterReset = { runId: 'new-run', mayHaveSent: true };
 
 describe('the turn of a job', () => {
-  testRules(`
-  - that ends in doubt is kept for as long as the end says, but for four hours at most
-    send a@x, ask b@x, send c@y, ask d@y, end a until=5m, end c until=20h, next -> 5m b, next -> 4h-5m d
-  - is kept so also if a message does not find it
-    send a@x, ask b@x, end a until=30m, keep, gone a, next -> 30m b
-  - ends with how the job looked, and each grant after it says so
-    send a@x, end a last, ask b@x -> granted last, end b, ask c@x -> granted last
-  - is free after a send that did not arrive, also if the grant is over by then
-    ask a@x, ask b@y, ask c@z, ask a2@x, ask b2@y, ask c2@z, wait over, report a notSent, report b rejected,
-    report c limited, granted -> a2 b2, end a2, end b2, resume, granted -> c2
-  - is kept until no byte arrives and the settle time is over if another run ends, or none is found
-    ask a@x, ask b@x, ask c@x, ask d@y, ask e@y, end a run=another, gone d, next -> over+settle b e,
-    end b run=another last, granted -> c
-  - is not ended by a late report of a run that was reset since
-    send a@x, ask b@x, ask a reset, end a run=run-of-a last, granted ->, end a last, granted -> b
-  - is not taken by a follow-up whose send the budget did not grant
-    send a@x, ask b@x, report stranger@x, end stranger@x, granted ->
-  - is of no other job, whatever its id looks like
-    send a@2, send b@__proto__, send c@constructor, ask d@__proto__ -> waiting job-busy, ask e@toString -> granted
-  `);
+  it('is kept until the time that is reported with an end in doubt', () => {
+    const budget = new TestBudget();
+    budget.send('a', { job: 'x' });
+    budget.ask('b', { job: 'x' });
+    budget.end('a', { turnUntilMs: T0 + 5 * MINUTE });
+    expect(budget.nextGrants()).toEqual([5 * MINUTE, ['b']]);
+  });
+
+  it('is kept for four hours at most, whatever time is reported', () => {
+    const budget = new TestBudget();
+    budget.send('a', { job: 'x' });
+    budget.ask('b', { job: 'x' });
+    budget.end('a', { turnUntilMs: T0 + 20 * HOUR });
+    expect(budget.nextGrants()).toEqual([4 * HOUR, ['b']]);
+  });
+
+  it('is kept until the reported time although a wake-up does not find the follow-up', () => {
+    const budget = new TestBudget();
+    budget.send('a', { job: 'x' });
+    budget.ask('b', { job: 'x' });
+    budget.end('a', { turnUntilMs: T0 + 30 * MINUTE });
+    budget.noteClosed([{ workflowId: followUp('a', 'x') }]);
+    expect(budget.nextGrants()).toEqual([30 * MINUTE, ['b']]);
+  });
+
+  it('ends with a report of how the job looked, which each later grant repeats', () => {
+    const budget = new TestBudget();
+    budget.send('a', { job: 'x' });
+    budget.end('a', { lastTurn });
+    expect(budget.ask('b', { job: 'x' })).toMatchObject({ kind: 'granted', lastTurn });
+    budget.end('b');
+    expect(budget.ask('c', { job: 'x' })).toMatchObject({ kind: 'granted', lastTurn });
+  });
+
+  it.each(['notSent', 'rejected'] as const)(
+    'is free once the outcome of its send is "%s", although the grant is over by then',
+    (outcome) => {
+      const budget = new TestBudget();
+      budget.ask('a', { job: 'x' });
+      budget.ask('b', { job: 'x' });
+      budget.advance(OVER);
+      budget.report('a', outcome);
+      expect(budget.granted()).toEqual(['b']);
+    },
+  );
+
+  it('is free once the outcome of its send is "limited" and the pause that follows is over', () => {
+    const budget = new TestBudget();
+    budget.ask('a', { job: 'x' });
+    budget.ask('b', { job: 'x' });
+    budget.advance(OVER);
+    budget.report('a', 'limited');
+    expect(budget.granted()).toEqual([]);
+    budget.resume();
+    expect(budget.granted()).toEqual(['b']);
+  });
+
+  it('is kept until no byte can arrive and the settle time is over if another run reports its end', () => {
+    const budget = new TestBudget();
+    budget.ask('a', { job: 'x' });
+    budget.ask('b', { job: 'x' });
+    budget.end('a', { runId: 'another-run' });
+    expect(budget.nextGrants()).toEqual([OVER + SETTLE, ['b']]);
+  });
+
+  it('is kept until no byte can arrive and the settle time is over if a wake-up finds nobody', () => {
+    const budget = new TestBudget();
+    budget.ask('a', { job: 'x' });
+    budget.ask('b', { job: 'x' });
+    budget.noteClosed([{ workflowId: followUp('a', 'x') }]);
+    expect(budget.nextGrants()).toEqual([OVER + SETTLE, ['b']]);
+  });
+
+  it('ends at once if another run reports how the job looked', () => {
+    const budget = new TestBudget();
+    budget.ask('a', { job: 'x' });
+    budget.ask('b', { job: 'x' });
+    budget.end('a', { runId: 'another-run', lastTurn });
+    expect(budget.granted()).toEqual(['b']);
+  });
+
+  it('does not end when a run that was reset reports its end late', () => {
+    const budget = new TestBudget();
+    budget.send('a', { job: 'x' });
+    budget.ask('b', { job: 'x' });
+    budget.ask('a', afterReset);
+    budget.end('a', { runId: 'run-of-a', lastTurn });
+    expect(budget.granted()).toEqual([]);
+    budget.end('a', { lastTurn });
+    expect(budget.granted()).toEqual(['b']);
+  });
+
+  it('stays where it is if a follow-up reports a send that the budget did not grant', () => {
+    const budget = new TestBudget();
+    budget.send('a', { job: 'x' });
+    budget.ask('b', { job: 'x' });
+    budget.report('stranger', 'sent', { job: 'x' });
+    budget.end('stranger', { job: 'x' });
+    expect(budget.granted()).toEqual([]);
+  });
+
+  it.each(['2', '__proto__', 'constructor', 'toString'])(
+    'belongs to its job alone if the id of the job is "%s"',
+    (job) => {
+      const budget = new TestBudget();
+      budget.send('a', { job });
+      expect(budget.ask('b', { job })).toMatchObject({ kind: 'waiting', reason: 'job-busy' });
+      expect(budget.ask('c', { job: 'another' })).toMatchObject({ kind: 'granted' });
+    },
+  );
+});
+
+describe('a follow-up whose job others wait for', () => {
+  it('is woken when the first of them asks, and not before', () => {
+    const budget = new TestBudget();
+    budget.ask('a');
+    budget.ask('other');
+    expect(budget.signals()).toEqual([]);
+    budget.ask('b', { job: 'a' });
+    expect(budget.signals()).toEqual([{ workflowId: followUp('a') }]);
+  });
+
+  it('is woken every ten minutes, however many of them ask', () => {
+    const budget = new TestBudget();
+    budget.ask('a');
+    budget.ask('b', { job: 'a' });
+    expect(budget.woken()).toEqual(['a']);
+    budget.advance(4 * MINUTE);
+    budget.ask('c', { job: 'a' });
+    budget.advance(4 * MINUTE);
+    expect(budget.signals()).toEqual([]);
+    budget.ask('d', { job: 'a' });
+    budget.advance(4 * MINUTE);
+    expect(budget.signals()).toEqual([{ workflowId: followUp('a') }]);
+    expect(budget.nextChangeInMs()).toBe(10 * MINUTE);
+  });
+
+  it('leaves its job to them a settle time after a wake-up does not find it', () => {
+    const budget = new TestBudget();
+    budget.send('a', { job: 'x' });
+    budget.ask('b', { job: 'x' });
+    budget.advance(LEASE + OVER);
+    const signals = budget.signals();
+    expect(signals).toEqual([{ workflowId: followUp('a', 'x') }]);
+    budget.noteClosed(signals);
+    expect(budget.nextGrants()).toEqual([SETTLE, ['b']]);
+  });
+});
+
+describe('a follow-up that has the turn of its job and waits for a slot', () => {
+  it('is not woken: nobody waits for its turn', () => {
+    const budget = new TestBudget({ limit: 1 });
+    budget.ask('a');
+    budget.report('a', 'unknown');
+    expect(budget.ask('a', { sendNumber: 2 })).toMatchObject({ kind: 'waiting', reason: 'slot' });
+    expect(budget.signals()).toEqual([]);
+  });
 });
 
 describe('a follow-up that is closed', () => {
-  testRules(`
-  - keeps the slot of a grant that was signalled and then was the reply to an ask [limit=1]
-    ask a, ask b, report a notSent, keep, ask b -> granted, miss, used -> 1
-  - leaves its place in line, and a grant that it never used, with its end [limit=1]
-    ask a, ask b, ask c, end b, end a, granted -> c
-  - leaves no place that an ask takes again after its send was over, but keeps another [counts]
-    ask sent, ask ended, ask earlier, ask otherRun, ask later number=2, report sent, end ended,
-    report earlier limited number=3, report later limited number=1, report otherRun limited run=old,
-    line -> otherRun later
-  - leaves its job to those who wait, a settle time after it is missed
-    send a@x, ask b@x, wait lease+over, keep, miss, next -> settle b
-  - is asked for a sign of life while others wait for its job, at once and every ten minutes
-    ask a, ask unasked, ask b@a, signals -> a:wake, wait 4m, ask c@a, wait 4m, signals ->, ask d@a, wait 4m, signals -> a:wake,
-    change -> 10m
-  `);
+  it('leaves its place in line with the report of its end', () => {
+    const budget = new TestBudget({ limit: 1 });
+    budget.askAll(['a', 'b', 'c']);
+    budget.end('b');
+    expect(budget.line()).toEqual(['c']);
+    budget.end('a');
+    expect(budget.granted()).toEqual(['c']);
+  });
+
+  it('returns a grant that it never used with the report of its end', () => {
+    const budget = new TestBudget({ limit: 1 });
+    budget.askAll(['a', 'b']);
+    budget.end('a');
+    expect(budget.granted()).toEqual(['b']);
+  });
+
+  it('keeps the slot of a grant that an ask has received, if a signal with it finds nobody', () => {
+    const budget = new TestBudget({ limit: 1 });
+    budget.askAll(['a', 'b']);
+    budget.report('a', 'notSent');
+    const signals = budget.signals();
+    expect(signals).toMatchObject([{ workflowId: followUp('b'), reply: { kind: 'granted' } }]);
+    expect(budget.ask('b')).toMatchObject({ kind: 'granted' });
+    budget.noteClosed(signals);
+    expect(budget.usedSlots()).toBe(1);
+  });
+});
+
+// After a reset of the budget, an ask may be in line again although its send is over.
+describe('a place in line', () => {
+  it('is lost when the outcome of its send is reported', () => {
+    const budget = new TestBudget({ isCounting: true });
+    budget.ask('a');
+    budget.report('a', 'sent');
+    expect(budget.line()).toEqual([]);
+  });
+
+  it('is lost when its run reports its end', () => {
+    const budget = new TestBudget({ isCounting: true });
+    budget.ask('a');
+    budget.end('a');
+    expect(budget.line()).toEqual([]);
+  });
+
+  it('is lost when the outcome of a later send is reported', () => {
+    const budget = new TestBudget({ isCounting: true });
+    budget.ask('a');
+    budget.report('a', 'limited', { sendNumber: 3 });
+    expect(budget.line()).toEqual([]);
+  });
+
+  it('is kept when the outcome of an earlier send is reported', () => {
+    const budget = new TestBudget({ isCounting: true });
+    budget.ask('a', { sendNumber: 2 });
+    budget.report('a', 'limited', { sendNumber: 1 });
+    expect(budget.line()).toEqual(['a']);
+  });
+
+  it('is kept when another run reports an outcome', () => {
+    const budget = new TestBudget({ isCounting: true });
+    budget.ask('a');
+    budget.report('a', 'limited', { runId: 'old-run' });
+    expect(budget.line()).toEqual(['a']);
+  });
+
+  it('is kept if a wake-up that was sent before the ask finds nobody', () => {
+    const budget = new TestBudget({ limit: 0 });
+    budget.call((budget) => budget.wake([followUp('a')]));
+    const signals = budget.signals();
+    expect(signals).toEqual([{ workflowId: followUp('a') }]);
+    budget.ask('a', { runId: 'second-run' });
+    budget.noteClosed(signals);
+    budget.setLimit({ limit: 1 });
+    expect(budget.granted()).toEqual(['a']);
+  });
 });
