@@ -1,53 +1,85 @@
-import { expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { describeBudget } from '../../src/budget/budget-details.js';
 import { budgetStatus } from '../../src/budget/status.js';
-import { Desk, followUp, MINUTE, OVER } from './rules.js';
+import { closed, followUp, HOUR, MINUTE, OVER, TestBudget } from './support.js';
 
-it('says what the service answered, and not that it accepts others if it refused each for its own reason', () => {
-  const desk = new Desk();
-  desk.ask('bad');
-  desk.report('bad', 'rejected', { statusCode: 400 });
-  desk.ask('unclear');
-  desk.report('unclear', 'unknown', { statusCode: 502 });
-  const text = describeBudget(budgetStatus('project', desk.state, desk.nowMs), desk.nowMs);
-  expect(text).toContain('- refused or unclear: 502 to 1 of 2 messages\n');
+const statusOf = (budget: TestBudget) => budgetStatus('project', budget.state, budget.nowMs);
+const descriptionOf = (budget: TestBudget) => describeBudget(statusOf(budget), budget.nowMs);
+
+describe('the description of a budget', () => {
+  it('does not say that other messages are accepted if each was refused for its own reason', () => {
+    const budget = new TestBudget();
+    budget.askAll(['bad', 'unclear']);
+    budget.report('bad', 'rejected', { statusCode: 400 });
+    budget.report('unclear', 'unknown', { statusCode: 502 });
+    expect(descriptionOf(budget)).toContain('- refused or unclear: 502 to 1 of 2 messages\n');
+  });
+
+  it('does not say that other messages are accepted if that was before a key was revoked', () => {
+    const budget = new TestBudget();
+    budget.send('good');
+    budget.advance(40 * MINUTE);
+    budget.askAll(['a', 'b']);
+    budget.report('a', 'credentials', { statusCode: 401 });
+    budget.report('b', 'credentials', { statusCode: 401 });
+    expect(statusOf(budget).refused).toMatchObject([{ messages: 2, of: 3, accepted: 0 }]);
+    expect(descriptionOf(budget)).toMatch(/^\*\*paused: the service answers 401 to 2 of 3 messages since /);
+  });
+
+  it('names the HTTP status with which the service refused a read', () => {
+    const budget = new TestBudget();
+    budget.ask('a', { refusal: 'credentials', statusCode: 403 });
+    expect(descriptionOf(budget)).toMatch(/^\*\*paused: the service answers 403 since /);
+  });
 });
 
-it('does not say that others are accepted if that was before a key was revoked', () => {
-  const desk = new Desk();
-  desk.ask('good');
-  desk.report('good');
-  desk.wait(40 * MINUTE);
-  for (const name of ['a', 'b']) desk.ask(name);
-  for (const name of ['a', 'b']) desk.report(name, 'credentials', { statusCode: 401 });
-  const status = budgetStatus('project', desk.state, desk.nowMs);
-  expect(status.refused).toMatchObject([{ messages: 2, of: 3, accepted: 0 }]);
-  expect(describeBudget(status, desk.nowMs)).toMatch(/^\*\*paused: the service answers 401 to 2 of 3 messages since /);
+describe('the reply to an ask', () => {
+  it('names the HTTP status of a read after which the project paused', () => {
+    const budget = new TestBudget();
+    budget.ask('a', { refusal: 'credentials', statusCode: 403 });
+    expect(budget.ask('b')).toMatchObject({ reason: 'credentials', pause: { by: 'service', statusCode: 403 } });
+  });
 });
 
-it('does not say of sends that it found in the list how the service answered them', () => {
-  const desk = new Desk({ counts: true });
-  desk.book(['a', 'b'].map((name) => ({ workflowId: followUp(name), isRunning: false })));
-  const status = budgetStatus('project', desk.state, desk.nowMs);
-  expect(status).not.toHaveProperty('refused');
-  expect(status.lastSends).toMatchObject([{ outcome: 'unknown' }, { outcome: 'unknown' }]);
-});
+describe('the status of a budget', () => {
+  it('counts neither refused messages nor those under way as accepted', () => {
+    const budget = new TestBudget();
+    budget.askAll(['unclear', 'good', 'bad', 'under-way']);
+    budget.report('unclear', 'unknown', { statusCode: 502 });
+    budget.report('good', 'sent');
+    budget.report('bad', 'rejected', { statusCode: 400 });
+    expect(statusOf(budget).refused).toEqual([{ reason: 'outage', statusCode: 502, messages: 1, of: 3, accepted: 1 }]);
+  });
 
-it('names the status that paused the project, also if it was a read that the service refused', () => {
-  const desk = new Desk();
-  desk.ask('a', { refusal: 'credentials', statusCode: 403 });
-  const status = budgetStatus('project', desk.state, desk.nowMs);
-  expect(describeBudget(status, desk.nowMs)).toMatch(/^\*\*paused: the service answers 403 since /);
-  expect(desk.ask('b')).toMatchObject({ reason: 'credentials', pause: { by: 'service', statusCode: 403 } });
-});
+  it('shows listed sends as unknown, and none of them as refused', () => {
+    const budget = new TestBudget({ isCounting: true });
+    budget.book([closed('a'), closed('b')]);
+    const status = statusOf(budget);
+    expect(status).not.toHaveProperty('refused');
+    expect(status.lastSends).toMatchObject([{ outcome: 'unknown' }, { outcome: 'unknown' }]);
+  });
 
-it('shows a send as under way until no byte of it can arrive, and then as unknown if nobody said how it ended', () => {
-  const desk = new Desk().play('ask a');
-  // Nothing happens to the budget in between.
-  const statusAt = (nowMs: number) => budgetStatus('project', desk.state, nowMs);
-  const { lastSends, underWay } = statusAt(desk.nowMs);
-  expect([lastSends[0]?.workflowId, lastSends[0]?.outcome, underWay]).toEqual([followUp('a'), undefined, 1]);
-  expect(statusAt(desk.nowMs + OVER)).toMatchObject({ underWay: 0, lastSends: [{ outcome: 'unknown' }] });
-  desk.play('wait 2h, report a');
-  expect(statusAt(desk.nowMs).lastSends).toMatchObject([{ outcome: 'sent' }]);
+  it('shows a send without an outcome as under way', () => {
+    const budget = new TestBudget();
+    budget.ask('a');
+    const { lastSends, underWay } = statusOf(budget);
+    expect(underWay).toBe(1);
+    expect(lastSends).toMatchObject([{ workflowId: followUp('a') }]);
+    expect(lastSends[0]).not.toHaveProperty('outcome');
+  });
+
+  it('shows a send as unknown once no byte of it can arrive, even if no event came since', () => {
+    const budget = new TestBudget();
+    budget.ask('a');
+    budget.nowMs += OVER;
+    expect(statusOf(budget)).toMatchObject({ underWay: 0, lastSends: [{ outcome: 'unknown' }] });
+  });
+
+  it('shows the outcome of a send although it was reported late', () => {
+    const budget = new TestBudget();
+    budget.ask('a');
+    budget.advance(2 * HOUR);
+    budget.report('a');
+    expect(statusOf(budget).lastSends).toMatchObject([{ outcome: 'sent' }]);
+  });
 });
