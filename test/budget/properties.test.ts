@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import type { FollowUpSignal } from '../../src/budget/budget.js';
 import type { SendOutcome } from '../../src/contract/index.js';
 import type { AskReply } from '../../src/protocol/index.js';
-import { Desk } from './rules.js';
+import { TestBudget } from './support.js';
 
 const STEP = 5_000;
 const windowMs = 20 * STEP;
@@ -16,9 +16,9 @@ const event = fc.record({
   kind: fc.oneof(
     { weight: 8, arbitrary: fc.constant('ask' as const) },
     { weight: 8, arbitrary: fc.constant('outcome' as const) },
-    fc.constantFrom('askAgain', 'end', 'end', 'miss', 'pause', 'resume', 'resume', 'take'),
+    fc.constantFrom('askAgain', 'end', 'end', 'closed', 'pause', 'resume', 'resume', 'take'),
   ),
-  /** Chooses among those whom it may concern. */
+  /** Chooses among the follow-ups or sends that it may concern. */
   who: fc.nat(1_000),
   lane: fc.constantFrom('batch', 'interactive'),
   outcome: fc.oneof(
@@ -31,7 +31,7 @@ const event = fc.record({
 type Event = typeof event extends fc.Arbitrary<infer E> ? E : never;
 const events = fc.array(event, { minLength: 10, maxLength: 50 });
 
-/** A send that was let through. Without an outcome, nobody ever reports it. */
+/** A send that was granted. Without an outcome, nobody ever reports it. */
 interface Send {
   name: string;
   sendNumber: number;
@@ -40,84 +40,84 @@ interface Send {
   chance: number;
   outcomeAtMs?: number;
   outcome?: SendOutcome;
-  /** What brought the grant, if no ask did. */
-  message: FollowUpSignal | undefined;
+  /** The signal with its grant, if it was not the reply to an ask. */
+  signal: FollowUpSignal | undefined;
 }
 
-/** Follow-ups that do what events say. */
+/** Follow-ups that do what random events say. */
 class Play {
   readonly sends: Send[] = [];
   /** When each slot was taken for other messages. */
   readonly takenAtMs: number[] = [];
-  /** All that the budget said, in order. */
-  readonly said: unknown[] = [];
+  /** All replies of the budget, in order. */
+  readonly replies: unknown[] = [];
   readonly #names: string[] = [];
   readonly #keys = new Set<string>();
   readonly #numbers = new Map<string, number>();
   #chance = 0;
 
-  constructor(readonly desk: Desk) {}
+  constructor(readonly budget: TestBudget) {}
 
-  run(events: readonly Event[], pass = (desk: Desk, ms: number) => desk.wait(ms)): this {
+  run(events: readonly Event[], pass = (budget: TestBudget, ms: number) => budget.advance(ms)): this {
     for (const each of events) {
       this.#chance = each.chance;
-      pass(this.desk, each.steps * STEP);
-      this.#listen();
+      pass(this.budget, each.steps * STEP);
+      this.#receiveSignals();
       this.#do(each);
-      this.#listen();
+      this.#receiveSignals();
     }
     return this;
   }
 
-  #listen(): void {
-    for (const message of this.desk.signals())
-      this.#receive(message.workflowId.split('/').at(-1)!, message.reply, message);
+  #receiveSignals(): void {
+    for (const signal of this.budget.signals())
+      this.#receive(signal.workflowId.split('/').at(-1)!, signal.reply, signal);
   }
 
-  #receive(name: string, reply?: AskReply, message?: FollowUpSignal): void {
-    this.said.push([name, reply]);
+  #receive(name: string, reply?: AskReply, signal?: FollowUpSignal): void {
+    this.replies.push([name, reply]);
     if (reply?.kind !== 'granted') return;
     const { sendNumber, grantedAtMs, overAtMs } = reply;
     const send = this.sends.find((each) => each.name === name && each.sendNumber === sendNumber);
-    if (send) send.message = message;
-    else this.sends.push({ name, sendNumber, grantedAtMs, overAtMs, chance: this.#chance, message });
+    if (send) send.signal = signal;
+    else this.sends.push({ name, sendNumber, grantedAtMs, overAtMs, chance: this.#chance, signal });
   }
 
   #ask(name: string, lane: Event['lane']): void {
     const sendNumber = this.#numbers.get(name) ?? 1;
     const job = `job-${this.#names.indexOf(name) % 12}`;
-    this.#receive(name, this.desk.ask(name, { job, lane, sendNumber, leaseMs, drainMs: STEP }));
+    this.#receive(name, this.budget.ask(name, { job, lane, sendNumber, leaseMs, drainMs: STEP }));
   }
 
   #take(key: string, count: number): void {
-    const answer = this.desk.take(key, count);
-    this.said.push([key, answer]);
-    const isNew = answer.taken && Date.parse(answer.takenAt) === this.desk.nowMs && !this.#keys.has(key);
+    const reply = this.budget.take(key, count);
+    this.replies.push([key, reply]);
+    const isNew = reply.taken && Date.parse(reply.takenAt) === this.budget.nowMs && !this.#keys.has(key);
     if (!isNew) return;
     this.#keys.add(key);
-    this.takenAtMs.push(...Array.from({ length: count }, () => this.desk.nowMs));
+    this.takenAtMs.push(...Array.from({ length: count }, () => this.budget.nowMs));
   }
 
   #do({ kind, who, lane, outcome }: Event): void {
-    const { desk } = this;
-    const { nowMs } = desk;
+    const { budget } = this;
+    const { nowMs } = budget;
     const open = this.sends.filter((send) => send.outcome === undefined && send.overAtMs > nowMs);
     const send = open[who % open.length];
     const name = this.#names[who % this.#names.length];
     const isOpen = open.some((each) => each.name === name);
     const close = (how: SendOutcome) => Object.assign(send ?? {}, { outcome: how, outcomeAtMs: nowMs });
     if (kind === 'ask') this.#ask(this.#names[this.#names.push(`f${this.#names.length}`) - 1]!, lane);
-    else if (kind === 'pause') desk.pause({ untilMs: nowMs + (who % 60) * STEP });
-    else if (kind === 'resume') desk.resume();
+    else if (kind === 'pause') budget.pause({ untilMs: nowMs + (who % 60) * STEP });
+    else if (kind === 'resume') budget.resume();
     else if (kind === 'take') this.#take(`k${who % 9}`, 1 + (who % settings.limit));
     else if (kind === 'askAgain' && name !== undefined) this.#ask(name, lane);
-    else if (kind === 'end' && name !== undefined && !isOpen) desk.end(name);
+    else if (kind === 'end' && name !== undefined && !isOpen) budget.end(name);
     else if (kind === 'outcome' && send) {
-      desk.report(send.name, outcome, { sendNumber: send.sendNumber });
+      budget.report(send.name, outcome, { sendNumber: send.sendNumber });
       close(outcome);
       if (outcome !== 'sent') this.#numbers.set(send.name, send.sendNumber + 1);
-    } else if (kind === 'miss' && send?.message) {
-      desk.miss([send.message]);
+    } else if (kind === 'closed' && send?.signal) {
+      budget.noteClosed([send.signal]);
       close('notSent');
     }
   }
@@ -130,9 +130,9 @@ function mostInWindow(log: readonly number[], windowMs: number): number {
 }
 
 describe('the budget, whatever happens', () => {
-  it('lets no more than the limit into any window of the service', () => {
+  it('grants so few sends that no window of the service has more than the limit', () => {
     const check = fc.property(events, (all) => {
-      const { sends, takenAtMs } = new Play(new Desk(settings)).run(all);
+      const { sends, takenAtMs } = new Play(new TestBudget(settings)).run(all);
       const made = sends.filter(({ outcome }) => outcome !== 'notSent');
       const log = made.map(({ grantedAtMs, overAtMs, outcomeAtMs, outcome, chance }) => {
         const lastMs = outcomeAtMs === undefined || outcome === 'unknown' ? overAtMs : outcomeAtMs;
@@ -143,31 +143,31 @@ describe('the budget, whatever happens', () => {
     fc.assert(check, { numRuns: 500 });
   });
 
-  it('says the same if it is made anew from JSON before each call', () => {
+  it('replies the same if it is made anew from the JSON of its state before each call', () => {
     const check = fc.property(events, (all) => {
-      const plain = new Play(new Desk(settings)).run(all);
-      const rebuilt = new Play(new Desk({ ...settings, isRebuilt: true })).run(all);
-      expect(rebuilt.said).toEqual(plain.said);
-      expect(rebuilt.desk.state).toEqual(plain.desk.state);
+      const plain = new Play(new TestBudget(settings)).run(all);
+      const rebuilt = new Play(new TestBudget({ ...settings, isRebuilt: true })).run(all);
+      expect(rebuilt.replies).toEqual(plain.replies);
+      expect(rebuilt.budget.state).toEqual(plain.budget.state);
     });
     fc.assert(check, { numRuns: 60 });
   });
 
-  it('says the same whether time passes at its next changes alone or all the time', () => {
+  it('replies the same whether it is called at its next changes alone or also in between', () => {
     /** Passes the time at each next change, and at all multiples of `extraMs` in between. */
-    const passAt = (extraMs: number) => (desk: Desk, ms: number) => {
-      const startMs = desk.nowMs;
+    const passAt = (extraMs: number) => (budget: TestBudget, ms: number) => {
+      const startMs = budget.nowMs;
       const nextMs = () =>
         Math.min(
-          desk.budget.nextChangeMs(desk.nowMs) ?? Infinity,
-          startMs + (Math.floor((desk.nowMs - startMs) / extraMs) + 1) * extraMs,
+          budget.budget.nextChangeMs(budget.nowMs) ?? Infinity,
+          startMs + (Math.floor((budget.nowMs - startMs) / extraMs) + 1) * extraMs,
         );
-      for (let next = nextMs(); next <= startMs + ms; next = nextMs()) desk.wait(next - desk.nowMs);
-      desk.nowMs = startMs + ms;
+      for (let next = nextMs(); next <= startMs + ms; next = nextMs()) budget.advance(next - budget.nowMs);
+      budget.nowMs = startMs + ms;
     };
     const check = fc.property(events, (all) => {
-      const often = new Play(new Desk(settings)).run(all, passAt(1_500));
-      expect(new Play(new Desk(settings)).run(all, passAt(Infinity)).said).toEqual(often.said);
+      const often = new Play(new TestBudget(settings)).run(all, passAt(1_500));
+      expect(new Play(new TestBudget(settings)).run(all, passAt(Infinity)).replies).toEqual(often.replies);
     });
     fc.assert(check, { numRuns: 100 });
   });

@@ -1,8 +1,8 @@
-import { expect, test } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import type { ZodType } from 'zod';
 import { iso } from '../../src/common/index.js';
 import { askSchema, fingerprint, followUpReportSchema, signalledReplySchema } from '../../src/protocol/index.js';
-import { askOf, lastTurn, T0 } from './rules.js';
+import { askOf, lastTurn, T0 } from './support.js';
 
 const send = { workflowId: 'w', runId: 'r', sendNumber: 1 };
 const outcomeReport = { kind: 'outcome', ...send, outcome: 'notSent', atMs: T0, refusal: 'payment', retryAfterMs: 5 };
@@ -10,12 +10,12 @@ const end = { kind: 'end', workflowId: 'w', runId: 'r', turnUntilMs: T0, lastTur
 const grant = { runId: 'r', sendNumber: 1, grantedAtMs: T0, leaseMs: 1, overAtMs: T0 };
 const pause = { by: 'operator', until: iso(T0), note: 'n' };
 const waiting = { kind: 'waiting', runId: 'r', sendNumber: 1, reason: 'slot', position: 1, expectedAtMs: T0, pause };
-const right: [string, ZodType, object][] = [
-  ['ask', askSchema, askOf('a')],
-  ['outcome report', followUpReportSchema, outcomeReport],
-  ['end', followUpReportSchema, end],
-  ['grant', signalledReplySchema, { kind: 'granted', ...grant, lastTurn }],
-  ['place in line', signalledReplySchema, waiting],
+const schemas: [what: string, ZodType, valid: object][] = [
+  ['an ask', askSchema, askOf('a')],
+  ['an outcome report', followUpReportSchema, outcomeReport],
+  ['the report of an end', followUpReportSchema, end],
+  ['a grant', signalledReplySchema, { kind: 'granted', ...grant, lastTurn }],
+  ['a place in line', signalledReplySchema, waiting],
 ];
 
 const noInstant = [Number.NaN, Infinity, -1, 1e15, '2026-01-01', null];
@@ -41,21 +41,31 @@ const wrong: Record<string, unknown[]> = {
   pause: [{}, { by: 'me' }, { by: 'operator', until: 'soon' }, { by: 'operator', note: 'x'.repeat(1_001) }, null],
 };
 
-test.each(right)(
-  'what arrives is no %s with a field that is wrong, and keeps nothing unknown',
-  (_what, schema, value) => {
-    for (const rubbish of [undefined, null, 'ask', [value], {}]) expect(schema.safeParse(rubbish).success).toBe(false);
-    for (const field of Object.keys(value)) {
-      for (const each of wrong[field]!) {
-        expect(schema.safeParse({ ...value, [field]: each }).success, `${field}: ${String(each)}`).toBe(false);
-      }
-    }
-    expect(schema.parse({ ...value, rubbish: 1 })).toEqual(value);
-  },
-);
+describe.each(schemas)('the schema of %s', (_what, schema, valid) => {
+  it('refuses whatever is no object with its fields', () => {
+    for (const value of [undefined, null, 'ask', [valid], {}]) expect(schema.safeParse(value).success).toBe(false);
+  });
 
-test('fingerprints distinguish long texts without keeping them', () => {
-  const [one, other] = ['1', '2'].map((end) => fingerprint({ prLink: `https://example.com/a/b/pull/${end}` }));
-  expect(one).toEqual({ status: null, prLink: expect.stringMatching(/^.{11}$/), archivedAt: null });
-  expect(one).not.toEqual(other);
+  it.each(Object.keys(valid))('refuses each wrong value of the field "%s"', (field) => {
+    for (const value of wrong[field]!) {
+      expect(schema.safeParse({ ...valid, [field]: value }).success, String(value)).toBe(false);
+    }
+  });
+
+  it('drops unknown fields, and keeps the others', () => {
+    expect(schema.parse({ ...valid, unknown: 1 })).toEqual(valid);
+  });
+});
+
+describe('the fingerprint of a job', () => {
+  it('has a short hash in place of a long text', () => {
+    const long = fingerprint({ prLink: 'https://example.com/a/b/pull/1' });
+    expect(long).toEqual({ status: null, prLink: expect.stringMatching(/^.{11}$/), archivedAt: null });
+  });
+
+  it('distinguishes long texts that begin the same', () => {
+    const one = fingerprint({ prLink: 'https://example.com/a/b/pull/1' });
+    const other = fingerprint({ prLink: 'https://example.com/a/b/pull/2' });
+    expect(one).not.toEqual(other);
+  });
 });

@@ -3,7 +3,7 @@ import { newState } from '../../src/budget/state.js';
 import type { Lane, SendOutcome } from '../../src/contract/index.js';
 import { refusalOf } from '../../src/protocol/index.js';
 import { createRandom } from '../../src/simulator/random.js';
-import { HOUR, MINUTE, SECOND, T0 } from './rules.js';
+import { HOUR, MINUTE, SECOND, T0 } from './support.js';
 
 /** What the service answers to a message. */
 export interface Response {
@@ -86,12 +86,12 @@ export class VirtualProject {
   }
 
   #ask(name: string, sendNumber: number): void {
-    const answer = this.budget.ask(this.nowMs, {
+    const reply = this.budget.ask(this.nowMs, {
       ...{ workflowId: idOf(name), runId: 'run', sendNumber, lane: this.#lanes.get(name) ?? 'interactive' },
       ...{ messageTag: 'tag', mayHaveSent: false, startedAtMs: this.startedAtMs.get(name) ?? T0 },
       ...{ leaseMs: MINUTE, drainMs: 2 * MINUTE, maxLimit: 1_000 },
     });
-    if (answer.kind === 'granted') this.#send(name, sendNumber);
+    if (reply.kind === 'granted') this.#send(name, sendNumber);
   }
 
   #send(name: string, sendNumber: number): void {
