@@ -3,7 +3,8 @@ import type { ListedSend } from '../../src/budget/counting.js';
 import type { LineCapacity } from '../../src/budget/line.js';
 import { slotEnds } from '../../src/budget/slots.js';
 import { newState } from '../../src/budget/state.js';
-import type { SendOutcome, TakeReply } from '../../src/contract/index.js';
+import { budgetStatus } from '../../src/budget/status.js';
+import type { BudgetStatus, SendOutcome, TakeReply } from '../../src/contract/index.js';
 import type { Ask, AskReply, BudgetSettings, EndReport, OutcomeReport } from '../../src/protocol/index.js';
 
 export const SECOND = 1_000;
@@ -214,5 +215,10 @@ export class TestBudget {
       granted: signals.filter(({ reply }) => reply?.kind === 'granted').map(nameOf),
       woken: signals.filter(({ reply }) => !reply).map(nameOf),
     };
+  }
+
+  /** What people see of the budget. */
+  status(): BudgetStatus {
+    return budgetStatus('project', this.state, this.nowMs);
   }
 }
