@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { createLimiter } from '../../src/simulator/limiter.js';
-import { HOUR, SECOND, T0 } from './rules.js';
+import { HOUR, SECOND, T0 } from './support.js';
 import { VirtualProject } from './virtual-project.js';
 
 const HOURS = 6;
@@ -32,13 +32,12 @@ const sixJobs = (limit: number): Limiter => {
   return (nowMs, turnEndsMs) => (turnEndsMs.length >= 6 ? Math.min(...turnEndsMs) - nowMs : sliding(nowMs, turnEndsMs));
 };
 
-/** Plays six hours with a backlog. */
-function play(limiter: Limiter, saysRetryAfter: boolean, seed: number) {
+/** Sends for six hours while a hundred messages always wait. */
+function sendBacklog(limiter: Limiter, saysRetryAfter: boolean, seed: number) {
   let started = 0;
   const startNext = () => project.start(`job${started++}`);
   const project: VirtualProject = new VirtualProject({
     seed,
-    // Another takes the place of each that was sent, so a hundred always wait.
     onAccepted: startNext,
     respond(_, nowMs, turnEndsMs) {
       const waitMs = limiter(nowMs, turnEndsMs);
@@ -58,7 +57,7 @@ function play(limiter: Limiter, saysRetryAfter: boolean, seed: number) {
   };
 }
 
-const limiters: [name: string, (limit: number) => Limiter, most?: number][] = [
+const limiters: [name: string, (limit: number) => Limiter, mostAnHour?: number][] = [
   ['a sliding window', window('sliding')],
   ['fixed windows', window('fixed')],
   ['a weighted window', window('weighted')],
@@ -68,23 +67,28 @@ const limiters: [name: string, (limit: number) => Limiter, most?: number][] = [
   // A turn takes ten minutes on average.
   ['six jobs at work', sixJobs, 36],
 ];
-const cases = limiters.flatMap(([name, create, most = Infinity]) =>
+const cases = limiters.flatMap(([name, create, mostAnHour = Infinity]) =>
   [100, 50].flatMap((limit) =>
-    ['with', 'without'].map((how) => ({ name, limit, create, how, best: HOURS * Math.min(limit, most) })),
+    [true, false].map((saysRetryAfter): [title: string, () => Limiter, saysRetryAfter: boolean, allowed: number] => [
+      `${name}, ${limit} an hour, ${saysRetryAfter ? 'with' : 'without'} Retry-After`,
+      () => create(limit),
+      saysRetryAfter,
+      HOURS * Math.min(limit, mostAnHour),
+    ]),
   ),
 );
 
-describe('a backlog of six hours is sent at the pace of a service that limits by', () => {
-  it.each(cases)('$name, $limit an hour, $how Retry-After', ({ create, limit, how, best }) => {
-    const results = [1, 2].map((seed) => play(create(limit), how === 'with', seed));
+describe('a backlog', () => {
+  it.each(cases)('is sent at the pace of a service that limits by %s', (_, createLimiter, saysRetryAfter, allowed) => {
+    const results = [1, 2].map((seed) => sendBacklog(createLimiter(), saysRetryAfter, seed));
     const sum = (count: 'accepted' | 'acceptedLate' | 'refusedLate') =>
       results.reduce((total, result) => total + result[count], 0);
-    expect(sum('accepted') / results.length / best).toBeGreaterThanOrEqual(0.8);
+    expect(sum('accepted') / results.length / allowed).toBeGreaterThanOrEqual(0.8);
     expect(sum('refusedLate') / sum('acceptedLate')).toBeLessThanOrEqual(0.1);
     for (const { names } of results) {
       expect(new Set(names).size).toBe(names.length);
       // The oldest are not overtaken for ever.
-      expect(names).toEqual(expect.arrayContaining(Array.from({ length: 100 }, (_, i) => `job${i}`)));
+      expect(names).toEqual(expect.arrayContaining(Array.from({ length: 100 }, (_, index) => `job${index}`)));
     }
   });
 });
