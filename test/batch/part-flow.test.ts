@@ -1,131 +1,200 @@
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { PartFlow, type PartPort } from '../../src/batch/part-flow.js';
 import type { ItemOutcome } from '../../src/contract/index.js';
 import type { FoundItem, PartInput, PartOrder } from '../../src/protocol/index.js';
 
+const MINUTE = 60_000;
+const DAY = 24 * 60 * MINUTE;
 const ORDER: PartOrder = { number: 1, share: 2 };
-const items = [1, 2].map((n) => ({ projectId: 'p', jobId: `job-${n}`, prompt: 'go on' }));
-const GONE = { error: { type: 'Terminated', message: 'Temporal no longer keeps the follow-up', delivered: 'unknown' } };
+const items = [1, 2].map((number) => ({ projectId: 'p', jobId: `job-${number}`, prompt: 'go on' }));
+const FIRST = 'follow-up/p/job-1/b:0';
+const SECOND = 'follow-up/p/job-2/b:1';
 
-const idOf = (n: number) => `follow-up/p/job-${n}/b:${n - 1}`;
+const NOT_KEPT = { type: 'Terminated', message: 'Temporal no longer keeps the follow-up', delivered: 'unknown' };
+const WITHDRAWN = { type: 'Cancelled', message: 'The batch was cancelled before it was started', delivered: 'no' };
 
-/** A part of two items on a Temporal of which the test decides what it knows. Its time is what it asked to be woken at. */
-function startPart(what: Partial<PartInput> = {}, ...found: [workflowId: string, FoundItem][]) {
-  const known = new Map(found);
-  const [started, cancelled]: [string[], string[]] = [[], []];
-  const ends = new Map<string, (outcome: ItemOutcome) => void>();
-  let [nowMs, wakeAtMs] = [0, Infinity];
-  const port: PartPort = {
-    nowMs: () => nowMs,
-    condition: async (isOver) => {
-      while (!isOver()) await new Promise(setImmediate);
-    },
-    wakeAt: (atMs) => (wakeAtMs = Math.min(wakeAtMs, atMs)),
-    runFollowUp: ({ workflowId }) => {
-      started.push(workflowId);
-      return new Promise((resolve) => ends.set(workflowId, resolve));
-    },
-    cancelFollowUp: async (workflowId) => cancelled.push(workflowId),
-    findItems: async (asked) => asked.items.map(({ workflowId }) => known.get(workflowId) ?? {}),
-    reportToBatch: async () => true,
-    show: () => undefined,
-  };
-  const input = { batchId: 'b', part: 0, hash: 'h', first: 0, template: {}, items, order: ORDER, ...what };
-  const flow = new PartFlow(input, port);
-  const ended = flow.run();
-  const pass = async () => {
+/** A part of two items, on a Temporal of which the test decides what it knows. */
+class TestPart {
+  /** What Temporal knows of follow-ups, by workflow id. */
+  readonly known = new Map<string, FoundItem>();
+  readonly started: string[] = [];
+  readonly cancelled: string[] = [];
+  readonly flow: PartFlow;
+  /** The result of the flow. */
+  readonly ended: ReturnType<PartFlow['run']>;
+  nowMs = 0;
+  #wakeAtMs = Infinity;
+
+  constructor(change: Partial<PartInput> = {}, known: Record<string, FoundItem> = {}) {
+    for (const [workflowId, found] of Object.entries(known)) this.known.set(workflowId, found);
+    const port: PartPort = {
+      nowMs: () => this.nowMs,
+      condition: async (isOver) => {
+        while (!isOver()) await new Promise(setImmediate);
+      },
+      wakeAt: (atMs) => (this.#wakeAtMs = Math.min(this.#wakeAtMs, atMs)),
+      runFollowUp: ({ workflowId }) => {
+        this.started.push(workflowId);
+        return new Promise<ItemOutcome>(() => undefined);
+      },
+      cancelFollowUp: async (workflowId) => this.cancelled.push(workflowId),
+      findItems: async (asked) => asked.items.map(({ workflowId }) => this.known.get(workflowId) ?? {}),
+      reportToBatch: async () => true,
+      show: () => undefined,
+    };
+    const input = { batchId: 'b', part: 0, hash: 'h', first: 0, template: {}, items, order: ORDER, ...change };
+    this.flow = new PartFlow(input, port);
+    this.ended = this.flow.run();
+  }
+
+  /** Lets the flow do all that it does without a timer. */
+  async settle(): Promise<void> {
     for (let turn = 0; turn < 20; turn++) await new Promise(setImmediate);
-  };
-  const outcomes = () => flow.page({ offset: 0, limit: 10 }).items.map(({ status, error }) => status ?? error);
-  return {
-    ...{ flow, known, started, cancelled, pass, outcomes, ended, nowMs: () => nowMs },
-    /** The next timer rings. */
-    async ring(): Promise<void> {
-      [nowMs, wakeAtMs] = [wakeAtMs, Infinity];
-      flow.wake();
-      await pass();
-    },
-  };
+  }
+
+  /** Lets time pass until the flow asked to be woken. */
+  async fireTimer(): Promise<void> {
+    this.nowMs = this.#wakeAtMs;
+    this.#wakeAtMs = Infinity;
+    this.flow.wake();
+    await this.settle();
+  }
+
+  /** Lets time pass until this is so, at most for a day. */
+  async fireTimersUntil(isSo: () => boolean): Promise<void> {
+    while (!isSo() && this.nowMs < DAY) await this.fireTimer();
+  }
+
+  async orderCancel(): Promise<void> {
+    this.flow.receive({ number: 2, share: 0, cancel: true });
+    await this.settle();
+  }
+
+  /** The outcome of each item, or nothing yet. */
+  outcomes() {
+    return this.flow.page({ offset: 0, limit: 10 }).items.map(({ status, error }) => status ?? error);
+  }
 }
 
-test('a part cancels a follow-up again that was about to start when the first request came', async () => {
-  const { flow, known, started, cancelled, pass, ring } = startPart();
-  await pass();
-  expect(started).toEqual([idOf(1), idOf(2)]);
-  flow.receive({ ...ORDER, number: 2, share: 0, cancel: true });
-  await pass();
-  expect(cancelled).toEqual([idOf(1), idOf(2)]);
-  known.set(idOf(2), { isOpen: true });
-  while (cancelled.length === 2) await ring();
-  expect(cancelled.slice(2)).toContain(idOf(2));
+async function startPart(...args: ConstructorParameters<typeof TestPart>): Promise<TestPart> {
+  const part = new TestPart(...args);
+  await part.settle();
+  return part;
+}
+
+describe('a part', () => {
+  test('starts its items', async () => {
+    const part = await startPart();
+    expect(part.started).toEqual([FIRST, SECOND]);
+    expect(part.outcomes()).toEqual([undefined, undefined]);
+  });
+
+  test('ends when all its items have an outcome, although it never receives their ends', async () => {
+    const part = await startPart();
+    part.known.set(FIRST, { outcome: { status: 'completed', prLink: null } });
+    part.known.set(SECOND, { outcome: { status: 'completed', prLink: null } });
+    await part.fireTimersUntil(() => !part.outcomes().includes(undefined));
+    expect(part.outcomes()).toEqual(['completed', 'completed']);
+    await expect(part.ended).resolves.toMatchObject({ completed: 2 });
+  });
 });
 
-test('a part that is cancelled withdraws what waits, and leaves what is open to its end', async () => {
-  const { flow, known, started, pass, outcomes } = startPart({ order: { ...ORDER, share: 1 } });
-  await pass();
-  expect(started).toEqual([idOf(1)]);
-  known.set(idOf(1), { isOpen: true });
-  flow.receive({ number: 2, share: 0, cancel: true });
-  await pass();
-  const message = 'The batch was cancelled before it was started';
-  expect(outcomes()).toEqual([undefined, { type: 'Cancelled', message, delivered: 'no' }]);
+describe('a part that is cancelled', () => {
+  test('withdraws what waits, and leaves what is open to its end', async () => {
+    const part = await startPart({ order: { ...ORDER, share: 1 } });
+    expect(part.started).toEqual([FIRST]);
+    part.known.set(FIRST, { isOpen: true });
+    await part.orderCancel();
+    expect(part.outcomes()).toEqual([undefined, WITHDRAWN]);
+  });
+
+  test('cancels its open follow-ups', async () => {
+    const part = await startPart();
+    await part.orderCancel();
+    expect(part.cancelled).toEqual([FIRST, SECOND]);
+  });
+
+  test('cancels a follow-up again that had not started when the first request came', async () => {
+    const part = await startPart();
+    await part.orderCancel();
+    expect(part.cancelled).toEqual([FIRST, SECOND]);
+    part.known.set(SECOND, { isOpen: true });
+    await part.fireTimersUntil(() => part.cancelled.length > 2);
+    expect(part.cancelled.slice(2)).toContain(SECOND);
+  });
+
+  test('gives up a follow-up only after Temporal has not known it for a minute', async () => {
+    const part = await startPart();
+    part.known.set(FIRST, { isOpen: true });
+    await part.orderCancel();
+    await part.fireTimersUntil(() => part.outcomes()[1] !== undefined);
+    expect(part.outcomes()[1]).toEqual(NOT_KEPT);
+    expect(part.nowMs).toBeGreaterThanOrEqual(MINUTE);
+  });
+
+  test('never gives up a follow-up that Temporal knows', async () => {
+    const part = await startPart();
+    part.known.set(FIRST, { isOpen: true });
+    await part.orderCancel();
+    await part.fireTimersUntil(() => part.outcomes()[0] !== undefined);
+    expect(part.nowMs).toBeGreaterThanOrEqual(DAY);
+    expect(part.outcomes()).toEqual([undefined, NOT_KEPT]);
+  });
 });
 
-test('a part gives up a follow-up only after Temporal has not known it for a minute', async () => {
-  const { flow, known, pass, outcomes, ring, nowMs } = startPart();
-  await pass();
-  flow.receive({ ...ORDER, number: 2, share: 0, cancel: true });
-  known.set(idOf(1), { isOpen: true });
-  await pass();
-  const seen = new Set<unknown>();
-  while (outcomes()[1] === undefined) {
-    await ring();
-    seen.add(outcomes()[0]);
-  }
-  expect(outcomes()[1]).toEqual(GONE.error);
-  expect(nowMs()).toBeGreaterThanOrEqual(60_000);
-  expect([...seen]).toEqual([undefined]);
+describe('a restarted part', () => {
+  test('starts nothing if Temporal has forgotten what it had begun', async () => {
+    const part = await startPart({ again: 1 });
+    await part.fireTimersUntil(() => part.nowMs >= MINUTE);
+    expect(part.started).toEqual([]);
+    expect(part.outcomes()).toEqual([NOT_KEPT, NOT_KEPT]);
+  });
+
+  test('adopts what runs, and starts what it had not begun', async () => {
+    const part = await startPart({ again: 1 }, { [FIRST]: { isOpen: true } });
+    await part.fireTimersUntil(() => part.nowMs >= MINUTE);
+    expect(part.started).toEqual([SECOND]);
+    expect(part.outcomes()).toEqual([undefined, undefined]);
+  });
+
+  test('waits for a follow-up that its earlier run was about to start', async () => {
+    const part = await startPart({ again: 1 });
+    await part.fireTimer();
+    expect(part.started).toEqual([]);
+    part.known.set(FIRST, { isOpen: true });
+    await part.fireTimer();
+    expect(part.started).toEqual([SECOND]);
+    expect(part.outcomes()).toEqual([undefined, undefined]);
+  });
 });
 
-test.each([
-  ['starts nothing if Temporal has forgotten what had begun', [], [], [GONE.error, GONE.error]],
-  ['adopts what runs, and starts what had not begun', [idOf(1)], [idOf(2)], [undefined, undefined]],
-])('a part that is started again %s', async (_, open, starts, ends) => {
-  const known = open.map((id): [string, FoundItem] => [id, { isOpen: true }]);
-  const { started, pass, outcomes, ring, nowMs } = startPart({ again: 1 }, ...known);
-  await pass();
-  while (nowMs() < 60_000) await ring();
-  expect([started, outcomes()]).toEqual([starts, ends]);
-});
-
-test('a part that is started again waits for a follow-up that its earlier run was about to start', async () => {
-  const { known, started, pass, outcomes, ring } = startPart({ again: 1 });
-  await pass();
-  await ring();
-  known.set(idOf(1), { isOpen: true });
-  await ring();
-  expect([started, outcomes()]).toEqual([[idOf(2)], [undefined, undefined]]);
-});
-
-test('a part that is started again and cancelled cancels what it finds at once, and withdraws nothing for a minute', async () => {
+describe('a restarted part that is cancelled', () => {
   const input = { again: 1, order: { ...ORDER, share: 1 } };
-  const { flow, known, cancelled, pass, outcomes, ring, nowMs } = startPart(input, [idOf(1), { isOpen: true }]);
-  await pass();
-  flow.receive({ number: 2, share: 0, cancel: true });
-  await pass();
-  expect([cancelled, outcomes()]).toEqual([[idOf(1)], [undefined, undefined]]);
-  // Its batch did not know of this one.
-  while (nowMs() < 20_000) await ring();
-  expect(outcomes()).toEqual([undefined, undefined]);
-  known.set(idOf(2), { isOpen: true });
-  while (!cancelled.includes(idOf(2))) await ring();
-  expect(outcomes()).toEqual([undefined, undefined]);
-});
 
-test('a part ends when all its items have an outcome, although it never receives their ends', async () => {
-  const { known, started, pass, outcomes, ring, ended } = startPart();
-  await pass();
-  for (const id of started) known.set(id, { outcome: { status: 'completed', prLink: null } });
-  while (outcomes().includes(undefined)) await ring();
-  await expect(ended).resolves.toMatchObject({ completed: 2 });
+  test('cancels at once what it finds', async () => {
+    const part = await startPart(input, { [FIRST]: { isOpen: true } });
+    await part.orderCancel();
+    expect(part.cancelled).toEqual([FIRST]);
+    expect(part.outcomes()).toEqual([undefined, undefined]);
+  });
+
+  test('withdraws nothing for a minute: its earlier run may have started it', async () => {
+    const part = await startPart(input, { [FIRST]: { isOpen: true } });
+    await part.orderCancel();
+    while (part.nowMs < MINUTE) {
+      expect(part.outcomes()).toEqual([undefined, undefined]);
+      await part.fireTimer();
+    }
+    expect(part.outcomes()).toEqual([undefined, WITHDRAWN]);
+  });
+
+  test('cancels a follow-up of its earlier run that its batch does not know', async () => {
+    const part = await startPart(input, { [FIRST]: { isOpen: true } });
+    await part.orderCancel();
+    await part.fireTimersUntil(() => part.nowMs >= MINUTE / 3);
+    part.known.set(SECOND, { isOpen: true });
+    await part.fireTimersUntil(() => part.cancelled.includes(SECOND));
+    expect(part.cancelled).toContain(SECOND);
+    expect(part.outcomes()).toEqual([undefined, undefined]);
+  });
 });
