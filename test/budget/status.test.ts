@@ -1,10 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { describeBudget } from '../../src/budget/budget-details.js';
-import { budgetStatus } from '../../src/budget/status.js';
 import { closed, followUp, HOUR, MINUTE, OVER, TestBudget } from './support.js';
 
-const statusOf = (budget: TestBudget) => budgetStatus('project', budget.state, budget.nowMs);
-const descriptionOf = (budget: TestBudget) => describeBudget(statusOf(budget), budget.nowMs);
+const descriptionOf = (budget: TestBudget) => describeBudget(budget.status(), budget.nowMs);
 
 describe('the description of a budget', () => {
   it('does not say that other messages are accepted if each was refused for its own reason', () => {
@@ -22,7 +20,7 @@ describe('the description of a budget', () => {
     budget.askAll(['a', 'b']);
     budget.report('a', 'credentials', { statusCode: 401 });
     budget.report('b', 'credentials', { statusCode: 401 });
-    expect(statusOf(budget).refused).toMatchObject([{ messages: 2, of: 3, accepted: 0 }]);
+    expect(budget.status().refused).toMatchObject([{ messages: 2, of: 3, accepted: 0 }]);
     expect(descriptionOf(budget)).toMatch(/^\*\*paused: the service answers 401 to 2 of 3 messages since /);
   });
 
@@ -48,13 +46,13 @@ describe('the status of a budget', () => {
     budget.report('unclear', 'unknown', { statusCode: 502 });
     budget.report('good', 'sent');
     budget.report('bad', 'rejected', { statusCode: 400 });
-    expect(statusOf(budget).refused).toEqual([{ reason: 'outage', statusCode: 502, messages: 1, of: 3, accepted: 1 }]);
+    expect(budget.status().refused).toEqual([{ reason: 'outage', statusCode: 502, messages: 1, of: 3, accepted: 1 }]);
   });
 
   it('shows listed sends as unknown, and none of them as refused', () => {
     const budget = new TestBudget({ isCounting: true });
     budget.book([closed('a'), closed('b')]);
-    const status = statusOf(budget);
+    const status = budget.status();
     expect(status).not.toHaveProperty('refused');
     expect(status.lastSends).toMatchObject([{ outcome: 'unknown' }, { outcome: 'unknown' }]);
   });
@@ -62,7 +60,7 @@ describe('the status of a budget', () => {
   it('shows a send without an outcome as under way', () => {
     const budget = new TestBudget();
     budget.ask('a');
-    const { lastSends, underWay } = statusOf(budget);
+    const { lastSends, underWay } = budget.status();
     expect(underWay).toBe(1);
     expect(lastSends).toMatchObject([{ workflowId: followUp('a') }]);
     expect(lastSends[0]).not.toHaveProperty('outcome');
@@ -72,7 +70,7 @@ describe('the status of a budget', () => {
     const budget = new TestBudget();
     budget.ask('a');
     budget.nowMs += OVER;
-    expect(statusOf(budget)).toMatchObject({ underWay: 0, lastSends: [{ outcome: 'unknown' }] });
+    expect(budget.status()).toMatchObject({ underWay: 0, lastSends: [{ outcome: 'unknown' }] });
   });
 
   it('shows the outcome of a send although it was reported late', () => {
@@ -80,6 +78,6 @@ describe('the status of a budget', () => {
     budget.ask('a');
     budget.advance(2 * HOUR);
     budget.report('a');
-    expect(statusOf(budget).lastSends).toMatchObject([{ outcome: 'sent' }]);
+    expect(budget.status().lastSends).toMatchObject([{ outcome: 'sent' }]);
   });
 });

@@ -1,22 +1,19 @@
 import { describe, expect, it } from 'vitest';
-import { budgetStatus } from '../../src/budget/status.js';
 import { iso } from '../../src/common/index.js';
 import { HELD, HOUR, MINUTE, names, T0, TestBudget } from './support.js';
-
-const statusOf = (budget: TestBudget) => budgetStatus('project', budget.state, budget.nowMs);
 
 describe('slots that are taken for other messages', () => {
   it('are in use for a window', () => {
     const budget = new TestBudget({ limit: 5 });
     expect(budget.take('key', 2)).toEqual({ taken: true, count: 2, takenAt: iso(T0) });
-    expect(statusOf(budget)).toMatchObject({ used: 2, nextFreeSlotAt: iso(T0 + HELD) });
+    expect(budget.status()).toMatchObject({ used: 2, nextFreeSlotAt: iso(T0 + HELD) });
   });
 
   it('are shown among the last sends', () => {
     const budget = new TestBudget({ limit: 5 });
     budget.take('key', 2);
     const shown = { workflowId: 'take/key', sendNumber: 2, grantedAt: iso(T0), outcomeAt: iso(T0), outcome: 'taken' };
-    expect(statusOf(budget).lastSends).toEqual([shown]);
+    expect(budget.status().lastSends).toEqual([shown]);
   });
 
   it('are taken all or none, and the reply says when all can be taken', () => {
@@ -49,7 +46,7 @@ describe('slots that are taken for other messages', () => {
     budget.advance(2 * HOUR);
     budget.ask('a');
     expect(budget.take('key', 2)).toEqual(first);
-    expect(statusOf(budget).used).toBe(1);
+    expect(budget.status().used).toBe(1);
   });
 
   it('leave a slot to each follow-up in line', () => {
