@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { afterEach, beforeEach, expect, vi } from 'vitest';
 import { iso } from '../../src/common/index.js';
 import type {
   AgentJob,
@@ -23,7 +23,6 @@ import {
   type Trouble,
 } from '../../src/follow-up/port.js';
 import type { AskReply, EarlierSend, Full, Granted, Waiting } from '../../src/protocol/index.js';
-import { msOf } from '../budget/rules.js';
 
 export const START_MS = Date.UTC(2026, 0, 5, 12);
 export const SECOND = 1_000;
@@ -50,7 +49,7 @@ export const watchSettings = { projectId: 'p', jobId: 'j', poll, settleTimeMs: 1
 
 /** Makes the clock of each test of a file virtual. */
 export function useVirtualTime(): void {
-  // A test that waits for ever says so soon, but a busy machine has time for a year of virtual time.
+  // Short enough for a test that never ends, long enough for a year of virtual time on a busy machine.
   vi.setConfig({ testTimeout: 60_000 });
   beforeEach(() => {
     vi.useFakeTimers({ now: START_MS, toFake: ['setTimeout', 'clearTimeout', 'Date'] });
@@ -60,89 +59,100 @@ export function useVirtualTime(): void {
   });
 }
 
+/** More calls than a follow-up makes in a year. */
+const MAX_CALLS = 20_000;
+
 export const LEASE_MS = 60_000;
 export const OVER_MS = 180_000;
 
-/** Answers of a budget, to an ask or as a signal. */
-const answers =
-  <A extends AskReply>(usual: () => Omit<A, 'runId' | 'sendNumber'>) =>
-  (more: Partial<A> = {}) =>
+/** Makes a reply of the budget to an ask, or one that a follow-up receives later, which is then about its first send. */
+const replies =
+  <R extends AskReply>(usual: () => Omit<R, 'runId' | 'sendNumber'>) =>
+  (more: Partial<R> = {}) =>
   (request?: SlotRequest) =>
-    ({ runId: 'run', sendNumber: request?.ask.sendNumber ?? 1, ...usual(), ...more }) as A;
-export const granted = answers<Granted>(() => {
+    ({ runId: 'run', sendNumber: request?.ask.sendNumber ?? 1, ...usual(), ...more }) as R;
+export const granted = replies<Granted>(() => {
   return { kind: 'granted', grantedAtMs: Date.now(), leaseMs: LEASE_MS, overAtMs: Date.now() + OVER_MS };
 });
-export const waiting = answers<Waiting>(() => ({ kind: 'waiting', reason: 'slot', position: 3 }));
-export const full = answers<Full>(() => ({ kind: 'full', reason: 'queue-full', retryMs: MINUTE }));
-/** A send of this id that another run was granted a minute ago. */
-export const earlierSend = answers<EarlierSend>(() => ({
-  ...{
-    kind: 'earlierSend',
-    grantedTo: 'earlier',
-    outcome: 'sent',
-    verdict: 'current',
-  },
+export const waiting = replies<Waiting>(() => ({ kind: 'waiting', reason: 'slot', position: 3 }));
+export const full = replies<Full>(() => ({ kind: 'full', reason: 'queue-full', retryMs: MINUTE }));
+/** A send of this follow-up that another run was granted a minute ago. */
+export const earlierSend = replies<EarlierSend>(() => ({
+  ...{ kind: 'earlierSend', grantedTo: 'earlier', outcome: 'sent', verdict: 'current' },
   ...{ grantedAtMs: Date.now() - MINUTE, outcomeAtMs: Date.now() - 50 * SECOND, overAtMs: Date.now() + 2 * MINUTE },
 }));
-/** A grant at once, after a read of the job. */
-export const grantedAfter =
+/** A grant at once, after a read that showed this job. */
+export const grantedAfterRead =
   (jobBefore: AgentJob, more: Partial<Granted> = {}) =>
   (request: SlotRequest): SlotResult => ({ kind: 'asked', jobBefore, reply: granted(more)(request) });
-/** An ask that the server repeats without an answer. */
-export const silent = (reason = 'budget-silent') =>
-  ({ kind: 'silent', reason, message: `nothing: ${reason}` }) as const;
-/** The job works on a message that the budget does not know. */
-export const atWork = (request: SlotRequest): SlotResult => {
+/** The job works on a message that the budget does not know, so the follow-up is to watch it. */
+export const waitingToWatch = (request: SlotRequest): SlotResult => {
   const reply = waiting({ reason: 'job-busy', position: 0, isToWatch: true })(request);
   return { kind: 'asked', busyJob: working, reply };
 };
+/** The server repeats the ask, because it gets no reply. */
+export const noReply = (reason = 'budget-silent') =>
+  ({ kind: 'noReply', reason, message: `no reply: ${reason}` }) as const;
+/** The read before the ask shows an archived job. */
+export const archived = { kind: 'archived', job: { status: 'archived' } } as const satisfies SlotResult;
 
-/** `nothing`: a person ends the ask. */
-type Reply = SlotResult | AskReply | ReturnType<typeof silent> | { kind: 'nothing' };
+export const notSent = { outcome: 'notSent', message: 'too late' } as const satisfies ScriptedSend;
+export const outcomeUnknown = { outcome: 'unknown', message: 'connection reset' } as const satisfies ScriptedSend;
+
+/** `endedByHand`: a person ends the activity. */
+type Reply = SlotResult | AskReply | ReturnType<typeof noReply> | { kind: 'endedByHand' };
 type ScriptedReply = Reply | ((request: SlotRequest) => Reply);
 type ScriptedSend = Partial<SendResult> & { afterMs?: number };
 
 export interface Script {
-  /** What each ask is answered, in order. @default granted at once */
+  /** The reply to each ask, in order. @default granted at once */
   asks?: readonly ScriptedReply[] | ((request: SlotRequest, count: number) => ScriptedReply);
-  /** What the job shows after a wait for a grant. @default at rest */
+  /** What a read of the job before a send shows. @default a job at rest */
   read?: AgentJob | ReadResult;
-  /** What the budget knows of other runs' sends. @default nothing was delivered */
-  wasDelivered?: Delivered | 'silent';
+  /** What the budget knows of the sends of other runs. @default nothing was delivered */
+  wasDelivered?: Delivered | 'noReply';
   /** How each send ends, in order. @default sent */
   sends?: readonly ScriptedSend[] | ((request: SendRequest) => ScriptedSend);
   /**
-   * What the service shows, by the time since the last send, or since the start. `none`: a person ends each watch.
+   * What a watch reads, by the time since the last send, or since the start. `endedByHand`: a person ends each watch.
    *
    * @default at work for a minute
    */
-  job?: ((sinceMs: number) => AgentJob | Read) | 'none';
-  port?: Partial<Pick<FollowUpPort, 'runId' | 'mayHaveSent' | 'random' | 'isHistoryFull'>>;
+  job?: ((sinceMs: number) => AgentJob | Read) | 'endedByHand';
+  /** Whether the run replaces another one. @default false */
+  mayHaveSent?: boolean;
+  /** @default 0 */
+  random?: number;
+  /** @default false */
+  isHistoryFull?: boolean;
 }
 
 /** A follow-up over a scripted budget and service, in virtual time. Its watches judge as the real ones do. */
 export class Scene implements FollowUpPort {
   readonly startedAtMs = START_MS;
   readonly runId: string = 'run';
-  readonly mayHaveSent: boolean = false;
+  readonly mayHaveSent: boolean;
   readonly flow: FollowUp;
+  /** What it asked of its surroundings, in order. */
   readonly calls: string[] = [];
-  readonly asked: { order: SlotRequest; atMs: number }[] = [];
-  readonly sent: { order: SendRequest; atMs: number }[] = [];
+  readonly asked: { request: SlotRequest; afterMs: number }[] = [];
+  readonly sent: { request: SendRequest; afterMs: number }[] = [];
   readonly reports: NewReport[] = [];
   readonly watched: WatchRequest[] = [];
+  /** When each read of a watch was, after the start. */
+  readonly polledAfterMs: number[] = [];
+  /** The states that it showed, with their reasons. */
   readonly shown: string[] = [];
   shownSendAtMs: number | undefined;
-  readonly polledAtMs: number[] = [];
   readonly #conditions = new Set<() => void>();
   #sinceMs = START_MS;
   #outcome: FollowUpResult | Failed | Error | undefined;
 
   constructor(
-    settings: Partial<Settings>,
-    private readonly script: Script,
+    private readonly script: Script = {},
+    settings: Partial<Settings> = {},
   ) {
-    Object.assign(this, script.port);
+    this.mayHaveSent = script.mayHaveSent ?? false;
     this.flow = new FollowUp(
       {
         ...{ ...watchSettings, prompt: 'go on', lane: 'interactive', onUnknownDelivery: 'fail', whenActive: 'wait' },
@@ -156,34 +166,42 @@ export class Scene implements FollowUpPort {
     );
   }
 
-  /** Lets time pass, after the follow-up has noticed what it was told. */
-  readonly pass = async (ms = 0): Promise<void> => {
+  /** Lets time pass, after the follow-up has noticed what it received. */
+  async advance(ms = 0): Promise<void> {
     this.#check();
     await vi.advanceTimersByTimeAsync(ms);
-  };
+    this.#throwUnexpected();
+  }
 
-  /** Lets time pass until the follow-up ends. */
+  /** Lets time pass until the follow-up ends. Asserts that its last call reports the end, which no other call did. */
   async end(): Promise<FollowUpResult | Failed> {
     this.#check();
     for (let steps = 0; steps < 50_000; steps += 1) {
       await vi.advanceTimersByTimeAsync(0);
-      const outcome = this.#outcome;
-      if (outcome instanceof Error && !(outcome instanceof Failed)) throw outcome;
-      if (outcome) return outcome;
+      const outcome = this.#throwUnexpected();
+      if (outcome) {
+        expect(this.reports.filter(({ kind }) => kind === 'end')).toHaveLength(1);
+        expect(this.calls.at(-1)).toBe('end');
+        return outcome;
+      }
       if (vi.getTimerCount() === 0) break;
       await vi.advanceTimersToNextTimerAsync();
     }
     throw new Error(`It does not end: ${this.calls.slice(-10).join(', ')}`);
   }
 
-  /** Carries steps out, with commas between them. What is behind an arrow is asserted. */
-  async play(steps: string): Promise<void> {
-    for (const step of steps.split(',').map((text) => text.trim())) {
-      const [action = '', expected = ''] = step.split('->').map((text) => text.trim());
-      const [verb = '', ...words] = action.split(/\s+/);
-      const found = await verbs[verb]?.(this, words);
-      if (expected !== '') expect(found, step).toBe(expected);
-    }
+  /** The follow-up receives a signal from its budget. */
+  receive(reply: () => Granted | Waiting): void {
+    this.flow.receive(reply());
+  }
+
+  elapsedMs(): number {
+    return Date.now() - START_MS;
+  }
+
+  /** When each ask was, after the start. */
+  askedAfterMs(): number[] {
+    return this.asked.map(({ afterMs }) => afterMs);
   }
 
   nowMs(): number {
@@ -191,7 +209,7 @@ export class Scene implements FollowUpPort {
   }
 
   random(): number {
-    return 0;
+    return this.script.random ?? 0;
   }
 
   condition(isOver: () => boolean, ms?: number): Promise<boolean> {
@@ -211,12 +229,12 @@ export class Scene implements FollowUpPort {
   }
 
   async nextTask(): Promise<void> {
-    this.calls.push('next task');
+    this.#note('next task');
   }
 
   askForSlot(request: SlotRequest, untilMs: number, onTrouble: (trouble: Trouble) => void): Stoppable<SlotResult> {
-    this.calls.push(`ask ${request.ask.sendNumber}`);
-    this.asked.push({ order: request, atMs: Date.now() });
+    this.#note(`ask ${request.ask.sendNumber}`);
+    this.asked.push({ request, afterMs: this.elapsedMs() });
     const { asks = () => granted() } = this.script;
     const scripted = typeof asks === 'function' ? asks(request, this.asked.length) : asks[this.asked.length - 1];
     return stoppable(async (sleep) => {
@@ -224,11 +242,11 @@ export class Scene implements FollowUpPort {
       if (scripted === undefined) throw new Error(`Nothing is scripted: ${this.calls.join(', ')}`);
       const reply = typeof scripted === 'function' ? scripted(request) : scripted;
       switch (reply.kind) {
-        case 'silent':
+        case 'noReply':
           onTrouble(reply);
           await sleep(untilMs - Date.now());
           return undefined;
-        case 'nothing':
+        case 'endedByHand':
           return undefined;
         case 'asked':
         case 'archived':
@@ -242,13 +260,13 @@ export class Scene implements FollowUpPort {
   }
 
   async wasDelivered(): Promise<Delivered | undefined> {
-    this.calls.push('was it delivered?');
+    this.#note('was it delivered?');
     const { wasDelivered = 'no' } = this.script;
-    return wasDelivered === 'silent' ? undefined : wasDelivered;
+    return wasDelivered === 'noReply' ? undefined : wasDelivered;
   }
 
   isHistoryFull(): boolean {
-    return false;
+    return this.script.isHistoryFull ?? false;
   }
 
   wasResetSince(runId: string): boolean {
@@ -256,14 +274,14 @@ export class Scene implements FollowUpPort {
   }
 
   async readJob(): Promise<ReadResult> {
-    this.calls.push('read');
+    this.#note('read');
     const { read = rest } = this.script;
     return 'kind' in read ? (read as ReadResult) : { kind: 'job', job: read };
   }
 
   async sendMessage(request: SendRequest): Promise<SendResult> {
-    this.calls.push(`send ${request.grant.sendNumber}`);
-    this.sent.push({ order: request, atMs: Date.now() });
+    this.#note(`send ${request.grant.sendNumber}`);
+    this.sent.push({ request, afterMs: this.elapsedMs() });
     const { sends = (): ScriptedSend => ({}) } = this.script;
     const scripted = typeof sends === 'function' ? sends(request) : sends[this.sent.length - 1];
     if (!scripted) throw new Error(`Nothing is scripted: ${this.calls.join(', ')}`);
@@ -274,21 +292,21 @@ export class Scene implements FollowUpPort {
   }
 
   async reportToBudget(report: NewReport): Promise<void> {
-    this.calls.push(report.kind === 'outcome' ? `report ${report.sendNumber} ${report.outcome}` : 'end');
+    this.#note(report.kind === 'outcome' ? `report ${report.sendNumber} ${report.outcome}` : 'end');
     this.reports.push(report);
   }
 
   watchJob(request: WatchRequest): Stoppable<WatchResult> {
-    this.calls.push(`watch ${request.until}`);
+    this.#note(`watch ${request.until}`);
     this.watched.push(structuredClone(request));
     return stoppable(async (sleep) => {
       const observation = structuredClone(request.observation ?? firstObservation(request, Date.now()));
       if (request.runId !== this.runId) return { kind: 'foreign', observation };
       const { job = (sinceMs: number) => (sinceMs < MINUTE ? working : done) } = this.script;
-      if (job === 'none') return undefined;
+      if (job === 'endedByHand') return undefined;
       for (;;) {
         await sleep(Date.parse(observation.nextPollAt) - Date.now());
-        this.polledAtMs.push(Date.now());
+        this.polledAfterMs.push(this.elapsedMs());
         const end = judge(request, observation, asRead(job(Date.now() - this.#sinceMs)), Date.now());
         observation.nextPollAt = iso(
           Math.min(Date.now() + observation.intervalMs, Math.max(Date.now(), request.deadlineMs)),
@@ -304,42 +322,22 @@ export class Scene implements FollowUpPort {
     if (this.shown.at(-1) !== text) this.shown.push(text);
   }
 
+  /** Throws in a loop without a pause, which would keep the test from its timeout. */
+  #note(call: string): void {
+    this.calls.push(call);
+    if (this.calls.length > MAX_CALLS) throw new Error(`It does not pause: ${this.calls.slice(-10).join(', ')}`);
+  }
+
   #check(): void {
     for (const check of [...this.#conditions]) check();
   }
-}
 
-const shownMs = (ms: number) => (ms % MINUTE === 0 ? `${ms / MINUTE}m` : `${ms / SECOND}s`);
-/** How it ended. */
-export const endText = (end: FollowUpResult | Failed) =>
-  'type' in end ? `${end.type} ${end.delivered}` : `${end.delivery} ${end.status}`;
-
-const verbs: Record<string, (scene: Scene, words: string[]) => unknown> = {
-  pass: (scene, [time = '0']) => scene.pass(msOf(time)),
-  /** A grant or a reason to wait arrives, in the name of a run and of a send. */
-  grant: ({ flow }, [runId = 'run', number = '1']) => flow.receive(granted({ runId, sendNumber: Number(number) })()),
-  wait: ({ flow }) => flow.receive(waiting()()),
-  poll: ({ flow }) => flow.pollNow(),
-  wake: ({ flow }) => flow.wake(),
-  cancel: ({ flow }) => flow.cancel(),
-  word: ({ flow }, [word]) => flow.resolveDelivery(word as 'sent' | 'notSent'),
-  refusal: ({ flow }, [word]) => String(flow.issueWithDecision(word) !== undefined),
-  end: async (scene) => endText(await scene.end()),
-  sent: ({ sent }) => String(sent.length),
-  watched: ({ watched }) => String(watched.length),
-  polled: ({ polledAtMs }) => shownMs((polledAtMs.at(-1) ?? 0) - START_MS),
-  asked: ({ asked }) => asked.map(({ atMs }) => shownMs(atMs - START_MS)).join(' '),
-  passed: () => shownMs(Date.now() - START_MS),
-  state: ({ shown }) => shown.at(-1),
-  /** The calls from the first, or the last ones of a number. */
-  calls: ({ calls }, [count]) => (count === undefined ? calls : calls.slice(-Number(count))).join('; '),
-};
-
-/** Tests what a follow-up does when steps are played: see {@link Scene.play}. */
-export function testScenes(
-  scenes: [title: string, script: Script, steps: string, settings?: Partial<Settings>][],
-): void {
-  test.each(scenes)('%s', (_title, script, steps, settings = {}) => new Scene(settings, script).play(steps));
+  /** Returns how the follow-up ended. Throws an error that is none of its failures, such as a missing reply. */
+  #throwUnexpected(): FollowUpResult | Failed | undefined {
+    const outcome = this.#outcome;
+    if (outcome instanceof Error && !(outcome instanceof Failed)) throw outcome;
+    return outcome;
+  }
 }
 
 /** Work whose timers end with it. */
