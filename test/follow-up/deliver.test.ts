@@ -102,6 +102,15 @@ describe('a send that does not start', () => {
     expect(scene.asked.length).toBeLessThan(5 * 24 + 20);
   });
 
+  it('is tried every five minutes or sooner in a day in which reads of the job are refused', async () => {
+    const scene = new Scene({ asks: () => granted(), sends: () => readRefused });
+    await scene.advance(DAY);
+    const sentAfterMs = scene.sent.map(({ afterMs }) => afterMs);
+    const intervals = sentAfterMs.slice(1).map((afterMs, index) => afterMs - sentAfterMs[index]!);
+    expect(Math.max(...intervals)).toBeLessThanOrEqual(5 * MINUTE);
+    expect(scene.elapsedMs() - sentAfterMs.at(-1)!).toBeLessThanOrEqual(5 * MINUTE);
+  });
+
   it('is tried fewer than 1,700 times in a year, so that no history is full', async () => {
     const script: Script = { asks: () => granted(), sends: () => notSent };
     const scene = new Scene(script, { budgetWaitTimeoutMs: 365 * DAY });
@@ -153,6 +162,18 @@ describe('a grant after a refused read', () => {
     await grantSecondSend(scene);
     expect(scene.calls.slice(-4)).toEqual(['ask 2', 'read', 'next task', 'report 2 notSent']);
     expect(scene.reports.at(-1)).toMatchObject({ kind: 'outcome', sendNumber: 2, outcome: 'notSent', ...refused });
+  });
+
+  it('is returned without a send if a cancel comes during another read', async () => {
+    const scene = new Scene({ asks: [waiting(), waiting()], sends: [readRefused], read: rest });
+    const readJob = scene.readJob.bind(scene);
+    scene.readJob = () => {
+      scene.flow.cancel();
+      return readJob();
+    };
+    await grantSecondSend(scene);
+    expect(await scene.end()).toMatchObject({ type: 'Cancelled', delivered: 'no' });
+    expect(scene.calls.slice(-6)).toEqual(['ask 2', 'read', 'next task', 'report 2 notSent', 'next task', 'end']);
   });
 
   it('is used if the job is at rest', async () => {

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { iso } from '../../src/common/index.js';
 import {
   archived,
   DAY,
@@ -41,6 +42,12 @@ describe('a follow-up that asks for a slot', () => {
     expect(await scene.end()).toMatchObject({ delivery: 'sent' });
   });
 
+  it('ends as InvalidInput if its worker does not serve the project', async () => {
+    const scene = new Scene({ asks: [{ kind: 'notServed', message: 'not configured' }] });
+    const details = { issues: [{ field: 'projectId', message: 'not configured' }] };
+    expect(await scene.end()).toMatchObject({ type: 'InvalidInput', delivered: 'no', details });
+  });
+
   it('ends as Closed if its key was used for another message', async () => {
     const scene = new Scene({ asks: [{ kind: 'otherMessage' }] });
     expect(await scene.end()).toMatchObject({ type: 'Closed', delivered: 'no' });
@@ -51,6 +58,12 @@ describe('a follow-up that asks for a slot', () => {
     const scene = new Scene({ asks: [{ kind: 'ended' }] });
     expect(await scene.end()).toMatchObject({ type: 'Closed', delivered: 'unknown' });
     expect(scene.calls).toEqual(['ask 1', 'next task', 'end']);
+  });
+
+  it('asks again if the reply is about another send', async () => {
+    const scene = new Scene({ asks: [granted({ sendNumber: 2 }), waiting()] });
+    await scene.advance();
+    expect(scene.calls).toEqual(['ask 1', 'ask 1']);
   });
 
   it('shows why the service refused the read of its job', async () => {
@@ -123,6 +136,14 @@ describe('a follow-up in line', () => {
     const scene = new Scene({ asks: [waiting(), noReply()] });
     await scene.advance(SECOND);
     scene.flow.wake();
+    await scene.advance(DAY);
+    expect(scene.askedAfterMs()).toEqual([0, SECOND]);
+  });
+
+  it('asks again at once after pollNow', async () => {
+    const scene = new Scene({ asks: [waiting(), noReply()] });
+    await scene.advance(SECOND);
+    scene.flow.pollNow();
     await scene.advance(DAY);
     expect(scene.askedAfterMs()).toEqual([0, SECOND]);
   });
@@ -205,6 +226,18 @@ describe('a follow-up whose job works on an unknown message', () => {
     const scene = new Scene(script, { budgetWaitTimeoutMs: 3 * HOUR });
     expect(await scene.end()).toMatchObject({ type: 'BudgetWaitTimeout', delivered: 'no' });
     expect(scene.elapsedMs()).toBe(3 * HOUR);
+  });
+
+  it('asks no more if a worker with a fast clock ends its watch', async () => {
+    const scene = new Scene({ asks: () => waitingToWatch }, { budgetWaitTimeoutMs: 5 * MINUTE });
+    const observation = { polls: 1, nextPollAt: iso(START_MS), observedActive: false, intervalMs: 5 * SECOND };
+    scene.watchJob = () => ({
+      result: Promise.resolve({ kind: 'deadline', observation }),
+      stop: () => undefined,
+    });
+    expect(await scene.end()).toMatchObject({ type: 'BudgetWaitTimeout', delivered: 'no' });
+    expect(scene.askedAfterMs()).toEqual([0]);
+    expect(scene.elapsedMs()).toBe(5 * MINUTE);
   });
 
   it('ignores a wake, because it asks when its job rests', async () => {

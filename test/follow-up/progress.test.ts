@@ -132,6 +132,31 @@ describe('progress during and after a send', () => {
     expect(scene.shown).toEqual(['sending', 'polling', 'polling (limited)']);
   });
 
+  it('shows why the job cannot be read', async () => {
+    const scene = new Scene({ job: () => failed('limited') });
+    await scene.advance(20 * MINUTE);
+    expect(scene.flow.progress().lastError).toMatchObject({ message: 'HTTP error: limited' });
+  });
+
+  it('shows no status and no link of a job that was not seen at work on the message', async () => {
+    const scene = new Scene({ job: (ms) => (ms < 20 * SECOND ? rest : failed()) });
+    await scene.advance(20 * MINUTE);
+    const progress = scene.flow.progress();
+    expect(progress).toMatchObject({ state: 'polling', waitReason: 'service', job: rest });
+    for (const field of ['jobStatus', 'prLink']) expect(progress).not.toHaveProperty(field);
+  });
+
+  it('shows no status and no link that the job no longer has', async () => {
+    const job = (ms: number) => (ms < 2 * MINUTE ? working : ms < 8 * MINUTE ? failed() : { prLink: null });
+    const scene = new Scene({ job });
+    await scene.advance(5 * MINUTE);
+    expect(scene.flow.progress()).toMatchObject({ jobStatus: 'active', prLink: working.prLink });
+    await scene.advance(5 * MINUTE);
+    const progress = scene.flow.progress();
+    expect(progress).toMatchObject({ state: 'polling', job: { prLink: null } });
+    for (const field of ['jobStatus', 'prLink']) expect(progress).not.toHaveProperty(field);
+  });
+
   it('shows the state "reconciling" although the job cannot be read', async () => {
     const job = (ms: number) => (ms < 4 * MINUTE ? failed() : working);
     const scene = new Scene({ sends: [outcomeUnknown], job });
@@ -185,6 +210,12 @@ describe('progress after the end', () => {
     const scene = new Scene();
     await scene.end();
     expect(scene.flow.progress()).not.toHaveProperty('waitsUntil');
+  });
+
+  it('shows the status and the link of a job that was not seen at work', async () => {
+    const scene = new Scene({ job: () => done });
+    expect(await scene.end()).toMatchObject({ observedActive: false });
+    expect(scene.flow.progress()).toMatchObject({ jobStatus: 'completed', prLink: done.prLink });
   });
 
   it('shows the failure, and no time until which it waits', async () => {

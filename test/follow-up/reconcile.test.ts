@@ -30,6 +30,11 @@ describe('an unknown delivery', () => {
     expect(scene.elapsedMs()).toBe(84_687);
   });
 
+  it('is inferred from a job that was seen at work once', async () => {
+    const scene = new Scene({ sends: [outcomeUnknown], job: (ms) => (ms < 20 * SECOND ? working : done) });
+    expect(await scene.end()).toMatchObject({ delivery: 'inferred', observedActive: true });
+  });
+
   it('is not inferred from a replica that lags', async () => {
     const scene = new Scene({ sends: [outcomeUnknown], job: (ms) => (ms < 8 * SECOND ? working : rest) });
     expect(await scene.end()).toMatchObject({ type: 'DeliveryUnknown', delivered: 'unknown' });
@@ -55,6 +60,20 @@ describe('an unknown delivery', () => {
   it('is assumed if onUnknownDelivery is "assumeSent"', async () => {
     const scene = new Scene({ sends: [outcomeUnknown], job: () => rest }, { onUnknownDelivery: 'assumeSent' });
     expect(await scene.end()).toMatchObject({ delivery: 'assumed', prLinkChanged: false, sentAt: iso(START_MS) });
+  });
+
+  it('counts as sent at the time of the grant', async () => {
+    const sends = [{ ...outcomeUnknown, afterMs: 10 * SECOND }];
+    const scene = new Scene({ sends, job: () => rest }, { onUnknownDelivery: 'assumeSent' });
+    expect(await scene.end()).toMatchObject({ delivery: 'assumed', sentAt: iso(START_MS) });
+  });
+
+  it('is looked into further although a grant comes late', async () => {
+    const scene = new Scene({ sends: [outcomeUnknown], job: () => rest });
+    await scene.advance(20 * SECOND);
+    scene.receive(granted({ runId: 'earlier' }));
+    await scene.advance();
+    expect(scene.watched).toHaveLength(1);
   });
 });
 
@@ -123,6 +142,15 @@ describe('the decision of an operator', () => {
   it('"notSent" makes the follow-up send again, also after budgetWaitTimeout', async () => {
     const scene = new Scene({ sends: [outcomeUnknown, {}], job: () => rest }, { budgetWaitTimeoutMs: MINUTE });
     await scene.advance(2 * MINUTE);
+    scene.flow.resolveDelivery('notSent');
+    expect(await scene.end()).toMatchObject({ delivery: 'sent', status: 'completed' });
+    expect(scene.sent).toHaveLength(2);
+  });
+
+  it('"notSent" makes the follow-up send again, also with onUnknownDelivery "assumeSent"', async () => {
+    const script = { sends: [outcomeUnknown, {}], job: () => rest };
+    const scene = new Scene(script, { onUnknownDelivery: 'assumeSent' });
+    await scene.advance(SECOND);
     scene.flow.resolveDelivery('notSent');
     expect(await scene.end()).toMatchObject({ delivery: 'sent', status: 'completed' });
     expect(scene.sent).toHaveLength(2);

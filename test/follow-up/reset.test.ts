@@ -33,6 +33,12 @@ describe('a run after a reset', () => {
     await scene.end();
     expect(scene.asked[0]?.request).toMatchObject({ isInDoubt: true, ask: { mayHaveSent: true } });
   });
+
+  it('asks again at once if the reply was to the run before, whose place in line may be lost', async () => {
+    const scene = new Scene({ asks: [waiting({ runId: 'earlier' }), waiting()], mayHaveSent: true });
+    await scene.advance(HOUR);
+    expect(scene.askedAfterMs()).toEqual([0, 0]);
+  });
 });
 
 describe('a failed run after a reset', () => {
@@ -59,6 +65,12 @@ describe('a failed run after a reset', () => {
   it('rules out the delivery if the line had no place for it', async () => {
     const scene = new Scene({ asks: [full(), archived], mayHaveSent: true });
     expect(await scene.end()).toMatchObject({ type: 'JobArchived', delivered: 'no' });
+  });
+
+  it('rules out the delivery if a slot was granted to it by a signal', async () => {
+    const scene = new Scene({ asks: [noReply()], sends: [{ outcome: 'rejected' }], mayHaveSent: true });
+    scene.receive(granted());
+    expect(await scene.end()).toMatchObject({ type: 'MessageRejected', delivered: 'no' });
   });
 
   it('leaves the delivery unknown if only the run before had a place in line', async () => {
@@ -212,6 +224,13 @@ describe('a run that repeats the grant of the run before', () => {
     const script = { asks: [grantOfRunBefore, earlierSend()], sends: [{ afterMs: HOUR }], mayHaveSent: true };
     const scene = new Scene(script, { budgetWaitTimeoutMs: MINUTE });
     expect(await scene.end()).toMatchObject({ delivery: 'sent' });
+  });
+
+  it('asks who has the turn until jobTimeout', async () => {
+    const script = { asks: [grantOfRunBefore, noReply()], mayHaveSent: true };
+    const scene = new Scene(script, { budgetWaitTimeoutMs: MINUTE, jobTimeoutMs: DAY });
+    expect(await scene.end()).toMatchObject({ type: 'BudgetWaitTimeout', delivered: 'unknown' });
+    expect(scene.elapsedMs()).toBe(DAY);
   });
 
   it('asks who has the turn, also after jobTimeout', async () => {

@@ -43,6 +43,14 @@ describe('a signal of the budget', () => {
     expect(scene.calls).toEqual(['ask 1', 'send 1', 'report 1 notSent', 'ask 2']);
   });
 
+  it('grants nothing if it is about the send during which it comes', async () => {
+    const scene = new Scene({ asks: [granted(), waiting()], sends: [{ ...notSent, afterMs: SECOND }] });
+    await scene.advance(SECOND / 2);
+    scene.receive(granted({ runId: 'earlier' }));
+    await scene.advance(MINUTE);
+    expect(scene.calls).toEqual(['ask 1', 'send 1', 'report 1 notSent', 'ask 2']);
+  });
+
   it('grants a send after a late grant of the send before', async () => {
     const scene = new Scene({ asks: [granted(), waiting()], sends: [notSent, {}] });
     await scene.advance(2 * SECOND);
@@ -59,6 +67,17 @@ describe('a signal of the budget', () => {
     scene.receive(granted({ sendNumber: 2 }));
     await scene.advance(MINUTE);
     expect(scene.sent).toEqual([]);
+  });
+
+  it('grants one send only, although it comes again during a send that belongs to another run', async () => {
+    const sends = [{ outcome: 'foreign', afterMs: SECOND } as const];
+    const scene = new Scene({ asks: [waiting(), waiting()], sends });
+    await scene.advance();
+    scene.receive(granted({ runId: 'earlier' }));
+    await scene.advance(SECOND / 2);
+    scene.receive(granted({ runId: 'earlier' }));
+    await scene.advance(MINUTE);
+    expect(scene.calls).toEqual(['ask 1', 'send 1', 'ask 1']);
   });
 
   it('grants one send only, although it comes again after that send', async () => {

@@ -11,6 +11,7 @@ import {
   HOUR,
   MINUTE,
   notFound,
+  outcomeUnknown,
   rest,
   Scene,
   SECOND,
@@ -58,6 +59,16 @@ describe('a follow-up that watches the turn', () => {
     const scene = new Scene({ job: () => working }, { jobTimeoutMs: MINUTE, poll });
     expect(await scene.end()).toMatchObject({ type: 'JobTimeout', delivered: 'yes' });
     expect(scene.elapsedMs()).toBe(MINUTE);
+  });
+
+  it('leaves the delivery unknown if it was assumed and its job works until jobTimeout', async () => {
+    const script = {
+      asks: [grantedAfterRead(working)],
+      sends: [outcomeUnknown],
+      job: () => working,
+    };
+    const scene = new Scene(script, { onUnknownDelivery: 'assumeSent' });
+    expect(await scene.end()).toMatchObject({ type: 'JobTimeout', delivered: 'unknown' });
   });
 
   it('is not disturbed by a grant that comes late', async () => {
@@ -128,9 +139,24 @@ describe('a watch', () => {
     expect(scene.watched.length).toBeGreaterThan(5 * 24);
     expect(scene.watched.length).toBeLessThan(5 * 24 + 20);
   });
+
+  it('begins again at intervals that grow to an hour, also after budgetWaitTimeout', async () => {
+    const scene = new Scene({ job: 'endedByHand' }, { jobTimeoutMs: 6 * DAY, budgetWaitTimeoutMs: MINUTE });
+    await scene.advance(5 * DAY);
+    expect(scene.watched.length).toBeLessThan(5 * 24 + 20);
+  });
 });
 
 describe('pollNow during a watch', () => {
+  it('is accepted five times in a row', async () => {
+    const scene = new Scene({ job: () => working });
+    for (let times = 1; times <= 6; times += 1) {
+      scene.flow.pollNow();
+      await scene.advance();
+    }
+    expect(scene.watched).toHaveLength(1 + 5);
+  });
+
   it('reads the job at once, also for the twentieth time in a day', async () => {
     const scene = new Scene({ job: () => working });
     for (let times = 1; times <= 20; times += 1) {
