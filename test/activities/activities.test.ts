@@ -12,22 +12,26 @@ import { firstObservation, type Observation, type Read, type WatchRequest } from
 import type { SendRequest, SlotRequest } from '../../src/follow-up/port.js';
 import type { AskReply, EarlierSend } from '../../src/protocol/index.js';
 import { keepSecret } from '../../src/secrets/secrets.js';
-import * as s from '../follow-up/support.js';
 import {
+  asRead,
   DAY,
+  done,
   earlierSend,
   failed,
   granted,
   HOUR,
   MINUTE,
+  notFound,
   rest,
   SECOND,
   START_MS,
+  useVirtualTime,
   waiting,
+  watchSettings,
   working,
 } from '../follow-up/support.js';
 
-s.useVirtualTime();
+useVirtualTime();
 beforeEach(() => {
   // No jitter.
   vi.spyOn(Math, 'random').mockReturnValue(0.5);
@@ -64,7 +68,7 @@ function worker({ job = () => rest, replies = [], sent, closedAtMs, ...more }: W
   const agentJobs: ActivityDependencies['agentJobs'] = {
     getJob: async () => {
       calls.push('get');
-      return s.asRead(job()) as GetJobOutcome;
+      return asRead(job()) as GetJobOutcome;
     },
     sendMessage: async ({ mayStart }: Parameters<AgentJobsClient['sendMessage']>[0]) => {
       if (!mayStart()) return { outcome: 'notSent', message: 'too late' };
@@ -127,7 +131,7 @@ describe('askForSlot', () => {
 
   test.each([
     ['archived', archived, { kind: 'archived', job: archived }],
-    ['missing', s.notFound, s.notFound],
+    ['missing', notFound, notFound],
   ])('asks for nothing if the job is %s', async (_, job, reply) => {
     const { result, calls } = askIn({ job: () => job });
     expect([await result, calls]).toEqual([reply, ['get']]);
@@ -217,7 +221,7 @@ describe('askForSlot', () => {
 describe('readJob', () => {
   test.each([
     [archived, { kind: 'job', job: archived }],
-    [s.notFound, s.notFound],
+    [notFound, notFound],
     [failed('limited', { retryAfterMs: 9_000 }), { refused: { refusal: 'limited', retryAfterMs: 9_000 } }],
     [failed('credentials'), { refused: { refusal: 'credentials' } }],
   ])('says whether the service refuses the project: %o', async (job, read) => {
@@ -251,16 +255,16 @@ describe('sendMessage', () => {
   });
 
   test('without a baseline, reads the job and keeps it in a heartbeat before the post', async () => {
-    const { result, calls, beats } = send({ job: () => s.done });
-    expect(await result).toMatchObject({ outcome: 'sent', jobBefore: s.done });
+    const { result, calls, beats } = send({ job: () => done });
+    expect(await result).toMatchObject({ outcome: 'sent', jobBefore: done });
     expect(calls).toEqual(['get', 'beat', 'post']);
-    expect(beats).toEqual([{ jobBefore: s.done }]);
+    expect(beats).toEqual([{ jobBefore: done }]);
   });
 
   test.each([
     [archived, {}],
     [working, {}],
-    [s.notFound, {}],
+    [notFound, {}],
     [failed('service', { retryAfterMs: 1 }), {}],
     [failed('limited', { retryAfterMs: 9_000 }), { refusal: 'limited', retryAfterMs: 9_000 }],
     [failed('credentials'), { refusal: 'credentials' }],
@@ -329,7 +333,7 @@ test('listRecentSends looks back further by a lease and a drain, because a send 
 
 describe('watchJob', () => {
   const request: WatchRequest = {
-    ...{ ...s.watchSettings, until: 'end', deadlineMs: START_MS + DAY, trouble: null, runId: 'run' },
+    ...{ ...watchSettings, until: 'end', deadlineMs: START_MS + DAY, trouble: null, runId: 'run' },
     ...{ baseline: { job: rest, readByMs: START_MS }, arrivedByMs: START_MS },
   };
   const watch = (world: World, more: Partial<WatchRequest> = {}, info?: Partial<Info>) => {
@@ -344,9 +348,9 @@ describe('watchJob', () => {
   const sleeping = { observation: seenBefore(5 * MINUTE) };
 
   test('reads at growing intervals up to the end of the turn', async () => {
-    const { result, reads, beats } = watch({ job: () => (Date.now() < START_MS + 2 * MINUTE ? working : s.done) });
+    const { result, reads, beats } = watch({ job: () => (Date.now() < START_MS + 2 * MINUTE ? working : done) });
     await pass(3 * MINUTE);
-    expect(await result).toMatchObject({ kind: 'ended', job: s.done, observation: { polls: 7, observedActive: true } });
+    expect(await result).toMatchObject({ kind: 'ended', job: done, observation: { polls: 7, observedActive: true } });
     expect(reads()).toBe(7);
     // What the last read showed, and when the next one is.
     expect(beats.at(-1)).toMatchObject({ polls: 6, job: working, nextPollAt: '2026-01-05T12:02:40.858Z' });
@@ -355,7 +359,7 @@ describe('watchJob', () => {
   test('takes a response for as old as its request, even if the process stood still in between', async () => {
     const job = () => {
       vi.setSystemTime(START_MS + HOUR);
-      return s.rest;
+      return rest;
     };
     const { result, reads } = watch({ job }, { ...request, arrivedByMs: START_MS });
     await pass(MINUTE);
@@ -367,7 +371,7 @@ describe('watchJob', () => {
   test.each([0, 30])('believes no end sooner if the previous attempt began %s s late', async (lateS) => {
     const broken = { ...rest, status: 'failed' };
     const baseline = { job: broken, readByMs: START_MS };
-    const steady = { baseline, poll: { ...s.watchSettings.poll, maxIntervalMs: 5 * SECOND } };
+    const steady = { baseline, poll: { ...watchSettings.poll, maxIntervalMs: 5 * SECOND } };
     await pass(lateS * SECOND);
     const handBack = new AbortController();
     const first = watch({ job: () => working, handBack: handBack.signal }, steady);
@@ -386,7 +390,7 @@ describe('watchJob', () => {
 
   test('sends a heartbeat at once with news, and otherwise once a minute, asleep or not', async () => {
     const { beats } = watch(
-      { job: () => (Date.now() < START_MS + 121_500 ? working : s.failed()) },
+      { job: () => (Date.now() < START_MS + 121_500 ? working : failed()) },
       { observation: seenBefore(0), poll: { initialIntervalMs: SECOND, maxIntervalMs: SECOND, backoffCoefficient: 1 } },
     );
     const asleep = watch({}, sleeping);
@@ -400,7 +404,7 @@ describe('watchJob', () => {
     ['the heartbeat of the previous attempt', {}, { heartbeatDetails: sleeping.observation, attempt: 2 }],
     ['what an earlier watch has seen', sleeping, {}],
   ])('goes on from %s, at the time of its next poll', async (_, more, info) => {
-    const { result, reads } = watch({ job: () => s.done }, more, info);
+    const { result, reads } = watch({ job: () => done }, more, info);
     await pass(5 * MINUTE - 1);
     expect(reads()).toBe(0);
     await pass(1);
