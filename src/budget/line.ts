@@ -42,6 +42,12 @@ export function lineOf(state: BudgetState, nowMs: number): Waiter[] {
   return [...ready.filter(({ lane }) => lane === first), ...ready.filter(({ lane }) => lane !== first)];
 }
 
+/** All waiters: the line first, then those who wait for their job. */
+export function waitersInOrder(state: BudgetState, line: readonly Waiter[]): Waiter[] {
+  const inLine = new Set(line);
+  return [...line, ...state.waiters.filter((waiter) => !inLine.has(waiter))];
+}
+
 /**
  * Puts a follow-up in line. Also returns `full` if it has no place: it then leaves again unless it is granted a send at
  * once, because waiters for a job or another lane do not block a free slot.

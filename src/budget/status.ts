@@ -1,7 +1,7 @@
 import { defined, iso } from '../common/index.js';
 import type { BudgetSend, BudgetStatus, BudgetWaiter, RefusedMessages } from '../contract/index.js';
 import { refusalOf } from '../protocol/index.js';
-import { lineOf } from './line.js';
+import { lineOf, waitersInOrder } from './line.js';
 import { isPausedByOperator, servicePauseOf } from './pauses.js';
 import { delayedUntilMs, isDelayed } from './refusals.js';
 import { limitOf, slotEnds } from './slots.js';
@@ -27,9 +27,7 @@ export function budgetStatus(
   const underWay = state.grants.filter(({ overAtMs }) => overAtMs > nowMs);
   const line = lineOf(state, nowMs);
   const paused = pausedOf(state, line, nowMs);
-  const inLine = new Set(line);
-  const elsewhere = waiters.filter((waiter) => !inLine.has(waiter));
-  const waiting = [...line, ...elsewhere].flatMap((entry, index): BudgetWaiter[] => {
+  const waiting = waitersInOrder(state, line).flatMap((entry, index): BudgetWaiter[] => {
     const { workflowId, lane, refusals } = entry;
     if (index >= LISTED_WAITERS && workflowId !== about) return [];
     if (index >= line.length) return [{ workflowId, lane }];
@@ -59,7 +57,7 @@ export function budgetStatus(
     waiting,
     waitingTotal: waiters.length,
     waitingInBatchLane: waiters.filter(({ lane }) => lane === 'batch').length,
-    waitingForJob: elsewhere.length,
+    waitingForJob: waiters.length - line.length,
     lastSends: lastSends
       .slice(-Math.min(maxSends, lastSends.length))
       .map((send) => toSend(send, underWay))

@@ -1,7 +1,7 @@
 import { defined, iso } from '../common/index.js';
 import type { Lane, WaitReason } from '../contract/index.js';
 import type { Waiting } from '../protocol/index.js';
-import { lineOf } from './line.js';
+import { lineOf, waitersInOrder } from './line.js';
 import { nextGrantAtMs } from './pace.js';
 import { isPausedByOperator, servicePauseOf, shownPauseOf } from './pauses.js';
 import { delayedUntilMs, isDelayed } from './refusals.js';
@@ -45,8 +45,7 @@ export function waitingReply(state: BudgetState, waiter: Waiter, line: readonly 
 /** New reasons to wait of those at the front. */
 export function newReasons(state: BudgetState, nowMs: number): { workflowId: string; reply: Waiting }[] {
   const line = lineOf(state, nowMs);
-  const inLine = new Set(line);
-  const first = [...line, ...state.waiters.filter((waiter) => !inLine.has(waiter))].slice(0, MAX_INFORMED);
+  const first = waitersInOrder(state, line).slice(0, MAX_INFORMED);
   return first.flatMap((waiter) => {
     if (waiter.lastReason === reasonOf(state, waiter, line, nowMs)) return [];
     return [{ workflowId: waiter.workflowId, reply: waitingReply(state, waiter, line, nowMs) }];
