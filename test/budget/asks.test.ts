@@ -1,10 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { LEASE, MINUTE, OVER, running, SECOND, T0, TestBudget } from './support.js';
-
-/** The ask of a run that replaces another one: somebody has reset the follow-up. */
-const afterReset = { runId: 'new-run', mayHaveSent: true };
-/** The run began after the budget: the budget remembers all that its follow-up was granted. */
-const startedLater = { startedAtMs: T0 + 1 };
+import { afterReset, LEASE, MINUTE, OVER, running, SECOND, startedLater, T0, TestBudget } from './support.js';
 
 describe('an ask that comes again', () => {
   it('gets the same grant, with its time and its lease', () => {

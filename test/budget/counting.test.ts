@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { SendOutcome } from '../../src/contract/index.js';
 import {
+  afterReset,
   closed,
   followUp,
   HELD,
@@ -17,9 +18,6 @@ import {
   T0,
   TestBudget,
 } from './support.js';
-
-/** The ask of a run that replaces another one: somebody has reset the follow-up. */
-const afterReset = { runId: 'new-run', mayHaveSent: true };
 
 /** The budget no longer knows whether it remembers all sends, for example after a reset of its own. */
 function startCounting(budget: TestBudget): void {

@@ -4,7 +4,21 @@ import type { ListedSend } from '../../src/budget/counting.js';
 import { BudgetLoop, type BudgetPort, type RecentSends } from '../../src/budget/loop.js';
 import { slotEnds } from '../../src/budget/slots.js';
 import { newState } from '../../src/budget/state.js';
-import { askOf, closed, followUp, HELD, HOUR, LEASE, MARGIN, names, OVER, running, SECOND, T0 } from './support.js';
+import {
+  askOf,
+  closed,
+  followUp,
+  HELD,
+  HOUR,
+  LEASE,
+  MARGIN,
+  nameOf,
+  names,
+  OVER,
+  running,
+  SECOND,
+  T0,
+} from './support.js';
 
 /** A workflow on Temporal, whose time passes by order. */
 class FakePort implements BudgetPort {
@@ -84,7 +98,7 @@ async function start(
   await port.wait();
   const granted = () => {
     const sent = port.sent.splice(0).filter(({ reply }) => reply?.kind === 'granted');
-    return sent.map(({ workflowId }) => workflowId.split('/').at(-1));
+    return sent.map(nameOf);
   };
   return {
     ...{ port, budget, granted, isOver: () => isOver, ask: (name: string) => loop.ask(askOf(name)) },

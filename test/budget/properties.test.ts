@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import type { FollowUpSignal } from '../../src/budget/budget.js';
 import type { SendOutcome } from '../../src/contract/index.js';
 import type { AskReply } from '../../src/protocol/index.js';
-import { TestBudget } from './support.js';
+import { nameOf, TestBudget } from './support.js';
 
 const STEP = 5_000;
 const windowMs = 20 * STEP;
@@ -70,8 +70,7 @@ class Play {
   }
 
   #receiveSignals(): void {
-    for (const signal of this.budget.signals())
-      this.#receive(signal.workflowId.split('/').at(-1)!, signal.reply, signal);
+    for (const signal of this.budget.signals()) this.#receive(nameOf(signal), signal.reply, signal);
   }
 
   #receive(name: string, reply?: AskReply, signal?: FollowUpSignal): void {

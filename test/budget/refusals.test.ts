@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
 import { describeBudget } from '../../src/budget/budget-details.js';
-import { budgetStatus } from '../../src/budget/status.js';
 import { HOUR, MINUTE, SECOND, T0 } from './support.js';
 import { type Response, VirtualProject } from './virtual-project.js';
 
@@ -12,8 +11,6 @@ const isGood = (name: string) => name.startsWith('good');
 /** A project whose service always gives this response to messages with `bad` names, and accepts all others. */
 const projectThatRefuses = (response: Response, seed = 1): VirtualProject =>
   new VirtualProject({ seed, respond: (name) => (isBad(name) ? response : SENT) });
-
-const statusOf = ({ budget, nowMs }: VirtualProject) => budgetStatus('project', budget.state, nowMs);
 
 describe('8 of 28 messages that are always refused', () => {
   /** Starts the messages one after another. Each seed mixes good and bad ones otherwise. */
@@ -34,7 +31,7 @@ describe('8 of 28 messages that are always refused', () => {
     const project = projectThatRefuses(FORBIDDEN, seed);
     startMixture(project, seed);
     project.run(2 * MINUTE);
-    const status = statusOf(project);
+    const status = project.budget.status();
     expect(status.refused).toEqual([{ reason: 'credentials', statusCode: 403, messages: 8, of: 28, accepted: 20 }]);
     expect(describeBudget(status, project.nowMs)).toContain('403 to 8 of 28 messages (others are accepted)');
   });
@@ -117,7 +114,7 @@ describe.each([
   });
 
   it('is shown as the reason of the pause', () => {
-    expect(statusOf(projectAfterThreeHours()).paused?.reasons).toEqual([response.outcome]);
+    expect(projectAfterThreeHours().budget.status().paused?.reasons).toEqual([response.outcome]);
   });
 
   it('receives all messages soon after it accepts them again', () => {
@@ -140,7 +137,7 @@ describe('a service that answers all messages with 503', () => {
   });
 
   it('is shown as an outage with its HTTP status', () => {
-    const { paused, refused } = statusOf(projectAfterHalfAnHour());
+    const { paused, refused } = projectAfterHalfAnHour().budget.status();
     expect(paused?.reasons).toEqual(['outage']);
     expect(refused).toMatchObject([{ reason: 'outage', statusCode: 503 }]);
   });

@@ -1,8 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { HELD, HOUR, LEASE, MARGIN, MINUTE, names, OVER, SECOND, TestBudget } from './support.js';
-
-/** The ask of a run that replaces another one: somebody has reset the follow-up. */
-const afterReset = { runId: 'new-run', mayHaveSent: true };
+import { afterReset, HELD, HOUR, LEASE, MARGIN, MINUTE, names, OVER, SECOND, TestBudget } from './support.js';
 
 describe('a slot', () => {
   it.each(['sent', 'rejected', 'notFound', 'limited', 'credentials', 'payment'] as const)(

@@ -4,6 +4,7 @@ import type { LineCapacity } from '../../src/budget/line.js';
 import { slotEnds } from '../../src/budget/slots.js';
 import { newState } from '../../src/budget/state.js';
 import { budgetStatus } from '../../src/budget/status.js';
+import { defined } from '../../src/common/index.js';
 import type { BudgetStatus, SendOutcome, TakeReply } from '../../src/contract/index.js';
 import type { Ask, AskReply, BudgetSettings, EndReport, OutcomeReport } from '../../src/protocol/index.js';
 
@@ -30,7 +31,8 @@ export const followUp = (name: string, job = name): string => `follow-up/project
 export const names = (prefix: string, count: number): string[] =>
   Array.from({ length: count }, (_, index) => `${prefix}${index}`);
 
-const nameOf = ({ workflowId }: { workflowId: string }) => workflowId.slice(workflowId.lastIndexOf('/') + 1);
+/** The name in the workflow id of a follow-up. */
+export const nameOf = ({ workflowId }: { workflowId: string }) => workflowId.slice(workflowId.lastIndexOf('/') + 1);
 
 /** A follow-up in the list of those that may have sent, which is closed by now. */
 export const closed = (name: string, job = name): ListedSend => ({ workflowId: followUp(name, job), isRunning: false });
@@ -48,6 +50,11 @@ export function askOf(name: string, { job, ...change }: AskChange = {}): Ask {
     ...{ leaseMs: LEASE, drainMs: OVER - LEASE, maxLimit: 1_000, ...change },
   };
 }
+
+/** The ask of a run that replaces another one: somebody has reset the follow-up. */
+export const afterReset = { runId: 'new-run', mayHaveSent: true };
+/** The run began after the budget: the budget remembers all that its follow-up was granted. */
+export const startedLater = { startedAtMs: T0 + 1 };
 
 export interface TestBudgetOptions extends Partial<BudgetSettings> {
   capacity?: LineCapacity;
@@ -92,14 +99,9 @@ export class TestBudget {
     this.call((budget, nowMs) => budget.advance(nowMs));
   }
 
-  /** The workflow id of a follow-up, which has asked before, or has a job of its own. */
-  idOf(name: string): string {
-    return (this.#asked.get(name) ?? askOf(name)).workflowId;
-  }
-
   /** Asks as the follow-up asked before, but for what is changed. */
-  ask(name: string, change: AskChange = {}): AskReply {
-    const ask = { ...(this.#asked.get(name) ?? askOf(name, change)), ...change };
+  ask(name: string, { job, ...change }: AskChange = {}): AskReply {
+    const ask = { ...this.#lastAskOf(name, job), ...change };
     this.#asked.set(name, ask);
     return this.call((budget, nowMs) => budget.ask(nowMs, ask));
   }
@@ -115,7 +117,7 @@ export class TestBudget {
     outcome: SendOutcome = 'sent',
     { job, ...change }: Partial<OutcomeReport> & { job?: string } = {},
   ): void {
-    const { workflowId, runId, sendNumber } = this.#asked.get(name) ?? askOf(name, { ...(job && { job }) });
+    const { workflowId, runId, sendNumber } = this.#lastAskOf(name, job);
     const report = { workflowId, runId, sendNumber, outcome, atMs: this.nowMs, ...change };
     this.call((budget, nowMs) => budget.receive(nowMs, { kind: 'outcome', ...report }));
   }
@@ -129,7 +131,7 @@ export class TestBudget {
 
   /** The run of the follow-up that asked last ends. `job`: if it has never asked. */
   end(name: string, { job, ...change }: Partial<EndReport> & { job?: string } = {}): void {
-    const { workflowId, runId } = this.#asked.get(name) ?? askOf(name, { ...(job && { job }) });
+    const { workflowId, runId } = this.#lastAskOf(name, job);
     this.call((budget, nowMs) => budget.receive(nowMs, { kind: 'end', workflowId, runId, ...change }));
   }
 
@@ -165,14 +167,23 @@ export class TestBudget {
     return this.#signals.splice(0);
   }
 
-  /** Takes the signals, and names the follow-ups that were granted a send, in order. */
-  granted(): string[] {
-    return this.signals().flatMap((signal) => (signal.reply?.kind === 'granted' ? nameOf(signal) : []));
+  /** Takes the signals, and names the follow-ups that were granted a send and those that are to ask again, in order. */
+  signalled(): { granted: string[]; woken: string[] } {
+    const signals = this.signals();
+    return {
+      granted: signals.filter(({ reply }) => reply?.kind === 'granted').map(nameOf),
+      woken: signals.filter(({ reply }) => !reply).map(nameOf),
+    };
   }
 
-  /** Takes the signals, and names the follow-ups that are to ask again, in order. */
+  /** Takes the signals, and names the follow-ups that were granted a send. */
+  granted(): string[] {
+    return this.signalled().granted;
+  }
+
+  /** Takes the signals, and names the follow-ups that are to ask again. */
   woken(): string[] {
-    return this.signals().flatMap((signal) => (signal.reply ? [] : nameOf(signal)));
+    return this.signalled().woken;
   }
 
   /** Lets time pass until the next grants, at most a day. Returns after how long they come, and to whom. */
@@ -208,17 +219,13 @@ export class TestBudget {
     return this.state.waiters.map(nameOf);
   }
 
-  /** Takes the signals, and names the follow-ups that were granted a send, and those that are to ask again. */
-  signalled(): { granted: string[]; woken: string[] } {
-    const signals = this.signals();
-    return {
-      granted: signals.filter(({ reply }) => reply?.kind === 'granted').map(nameOf),
-      woken: signals.filter(({ reply }) => !reply).map(nameOf),
-    };
-  }
-
   /** What people see of the budget. */
   status(): BudgetStatus {
     return budgetStatus('project', this.state, this.nowMs);
+  }
+
+  /** The last ask of a follow-up, or its first one if it has never asked. */
+  #lastAskOf(name: string, job?: string): Ask {
+    return this.#asked.get(name) ?? askOf(name, defined({ job }));
   }
 }

@@ -1,8 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { followUp, HOUR, lastTurn, LEASE, MINUTE, OVER, SETTLE, T0, TestBudget } from './support.js';
-
-/** The ask of a run that replaces another one: somebody has reset the follow-up. */
-const afterReset = { runId: 'new-run', mayHaveSent: true };
+import { afterReset, followUp, HOUR, lastTurn, LEASE, MINUTE, OVER, SETTLE, T0, TestBudget } from './support.js';
 
 describe('the turn of a job', () => {
   it('is kept until the time that is reported with an end in doubt', () => {

@@ -1,9 +1,7 @@
-import { Budget } from '../../src/budget/budget.js';
-import { newState } from '../../src/budget/state.js';
 import type { Lane, SendOutcome } from '../../src/contract/index.js';
-import { refusalOf } from '../../src/protocol/index.js';
+import { type Ask, refusalOf } from '../../src/protocol/index.js';
 import { createRandom } from '../../src/simulator/random.js';
-import { HOUR, MINUTE, SECOND, T0 } from './support.js';
+import { MINUTE, nameOf, SECOND, TestBudget } from './support.js';
 
 /** What the service answers to a message. */
 export interface Response {
@@ -24,29 +22,30 @@ export interface VirtualProjectOptions {
 
 /** A project in virtual time: the shipped budget, follow-ups that send by its rules, each to its own job, and a service. */
 export class VirtualProject {
-  nowMs = T0;
-  readonly budget: Budget;
+  readonly budget: TestBudget;
   /** What the service received, in order. */
   readonly sends: { name: string; atMs: number; outcome: SendOutcome }[] = [];
   readonly startedAtMs = new Map<string, number>();
   readonly #events: { atMs: number; run: () => void }[] = [];
-  readonly #lanes = new Map<string, Lane>();
   readonly #between: (min: number, max: number) => number;
   #turnEndsMs: number[] = [];
 
   constructor(private readonly options: VirtualProjectOptions) {
     const { seed, limit = 100 } = options;
-    this.budget = new Budget(newState({ limit, windowMs: HOUR, reserve: 0, marginMs: 2 * SECOND }, T0));
-    this.budget.book(T0, []);
+    this.budget = new TestBudget({ limit });
     this.#between = createRandom(seed).between;
+  }
+
+  get nowMs(): number {
+    return this.budget.nowMs;
   }
 
   /** Starts a follow-up after a time, from now. */
   start(name: string, afterMs = 0, lane: Lane = 'interactive'): void {
     this.#after(afterMs, () => {
       this.startedAtMs.set(name, this.nowMs);
-      this.#lanes.set(name, lane);
-      this.#ask(name, 1);
+      const times = { startedAtMs: this.nowMs, leaseMs: MINUTE, drainMs: 2 * MINUTE };
+      this.#ask(name, { sendNumber: 1, lane, ...times });
     });
   }
 
@@ -54,17 +53,17 @@ export class VirtualProject {
   run(ms: number): this {
     const endMs = this.nowMs + ms;
     for (;;) {
-      for (const { workflowId, reply } of this.budget.flushSignals()) {
-        if (reply?.kind === 'granted') this.#send(workflowId.split('/')[2]!, reply.sendNumber);
+      for (const signal of this.budget.signals()) {
+        if (signal.reply?.kind === 'granted') this.#send(nameOf(signal), signal.reply.sendNumber);
       }
-      const changeMs = this.budget.nextChangeMs(this.nowMs) ?? Infinity;
+      const changeMs = this.nowMs + (this.budget.nextChangeInMs() ?? Infinity);
       const next = this.#events.reduce((a, b) => (b.atMs < a.atMs ? b : a), { atMs: Infinity, run: () => undefined });
-      this.nowMs = Math.min(changeMs, next.atMs, endMs);
+      this.budget.nowMs = Math.min(changeMs, next.atMs, endMs);
       if (this.nowMs === endMs) return this;
       if (next.atMs <= changeMs) {
         this.#events.splice(this.#events.indexOf(next), 1);
         next.run();
-      } else this.budget.advance(this.nowMs);
+      } else this.budget.advance(0);
     }
   }
 
@@ -85,17 +84,11 @@ export class VirtualProject {
     this.#events.push({ atMs: this.nowMs + ms, run });
   }
 
-  #ask(name: string, sendNumber: number): void {
-    const reply = this.budget.ask(this.nowMs, {
-      ...{ workflowId: idOf(name), runId: 'run', sendNumber, lane: this.#lanes.get(name) ?? 'interactive' },
-      ...{ messageTag: 'tag', mayHaveSent: false, startedAtMs: this.startedAtMs.get(name) ?? T0 },
-      ...{ leaseMs: MINUTE, drainMs: 2 * MINUTE, maxLimit: 1_000 },
-    });
-    if (reply.kind === 'granted') this.#send(name, sendNumber);
+  #ask(name: string, change: Partial<Ask> & { sendNumber: number }): void {
+    if (this.budget.ask(name, change).kind === 'granted') this.#send(name, change.sendNumber);
   }
 
   #send(name: string, sendNumber: number): void {
-    const of = { workflowId: idOf(name), runId: 'run' };
     this.#after(this.#between(50, 200), () => {
       this.#turnEndsMs = this.#turnEndsMs.filter((turnEndMs) => turnEndMs > this.nowMs);
       const response = this.options.respond(name, this.nowMs, this.#turnEndsMs);
@@ -103,9 +96,9 @@ export class VirtualProject {
       this.sends.push({ name, atMs: this.nowMs, outcome });
       if (outcome === 'sent') this.#beginTurn(name);
       this.#after(this.#between(100, 400), () => {
-        this.budget.receive(this.nowMs, { kind: 'outcome', ...of, sendNumber, atMs: this.nowMs, ...response });
-        if (refusalOf(outcome)) this.#ask(name, sendNumber + 1);
-        else if (outcome !== 'sent') this.budget.receive(this.nowMs, { kind: 'end', ...of });
+        this.budget.report(name, outcome, response);
+        if (refusalOf(outcome)) this.#ask(name, { sendNumber: sendNumber + 1 });
+        else if (outcome !== 'sent') this.budget.end(name);
       });
     });
   }
@@ -116,10 +109,8 @@ export class VirtualProject {
     this.#turnEndsMs.push(this.nowMs + turnMs);
     const lastTurn = { status: 'completed', prLink: null, archivedAt: null };
     this.#after(turnMs + this.#between(5 * SECOND, MINUTE), () => {
-      this.budget.receive(this.nowMs, { kind: 'end', workflowId: idOf(name), runId: 'run', lastTurn });
+      this.budget.end(name, { lastTurn });
     });
     this.options.onAccepted?.(name, this.nowMs);
   }
 }
-
-const idOf = (name: string): string => `follow-up/project/${name}/key`;
