@@ -15,64 +15,32 @@ export type GetJobFailureReason =
 
 /** What a response of the service means. */
 export interface Sign {
-  /** The response, in the words of the docs. */
-  response: string;
+  /** Statuses such as `403`, and classes such as `4xx`. */
   statuses: readonly string[];
+  /** Only for a 2xx. */
+  bodies?: readonly BodyKind[];
   /** What it says of a message. */
   message: SendOutcome;
   /** What it says of a read. */
   read: 'job' | 'notFound' | GetJobFailureReason;
-  /** What follows while other messages are accepted. */
-  alone: string;
-  /** What follows if all messages that were sent since are answered so. */
-  all: string;
-  /** Only for a 2xx. */
-  bodies?: readonly BodyKind[];
 }
 
-const WATCH = 'the job is watched';
-const SAME = 'the same';
-const WAITS = 'the message waits for 30 s, then 3 times as long each time, up to 1 h';
-const PAUSES = 'the project pauses for 1 s, then 4 times as long after each refused probe, up to 10 min';
-const RECONCILE = 'the follow-up reconciles, and one message is sent at a time';
-const OUTAGE = 'from the third in a row, the project pauses for 30 s, then 4 times as long each time, up to 10 min';
-const LIMIT =
-  'the project pauses for 1/120 of the window at first, then 4 times as long each time, up to 1/6, and spaces its messages';
+const unclear: Sign = { statuses: ['3xx', '408', '409', '425', '5xx'], message: 'unknown', read: 'service' };
 
-type SignFields = [
-  ...[statuses: string, more: string, message: Sign['message'], read: Sign['read']],
-  ...[alone: string, all: string, bodies?: readonly BodyKind[]],
-];
-
-/** @param fields first the statuses, with commas between them, and what follows them in the docs */
-function sign(...fields: SignFields): Sign {
-  const [statuses, more, message, read, alone, all, bodies] = fields;
-  const response = `${statuses}${more}`;
-  return { response, statuses: statuses.split(', '), message, read, alone, all, ...(bodies && { bodies }) };
-}
-
-const UNCLEAR = ', or none after the request began';
-const unclear = sign('3xx, 408, 409, 425, 5xx', UNCLEAR, 'unknown', 'service', RECONCILE, OUTAGE);
-
-/** All responses, and what they mean: the only place that says so. The first that matches counts. */
+/**
+ * All responses, and what they mean. The first that matches counts. docs/explanation/architecture.md ("Sending") has the
+ * same table, with what follows.
+ */
 export const signs: readonly Sign[] = [
-  sign('2xx', ' with a job, or with a body that was lost', 'sent', 'job', WATCH, SAME, ['job', 'unread']),
-  sign('2xx', ' without a body', 'sent', 'invalid-body', WATCH, SAME, ['none']),
-  sign('2xx', ' with an error or any other body', 'unknown', 'invalid-body', RECONCILE, OUTAGE, ['other']),
-  sign('401, 403', '', 'credentials', 'credentials', WAITS, PAUSES),
-  sign('402', '', 'payment', 'payment', WAITS, PAUSES),
-  sign('429', '', 'limited', 'limited', `${WAITS}, but only from the third 429 on`, LIMIT),
-  sign(
-    '404',
-    '',
-    'notFound',
-    'notFound',
-    'after a second 404, 30 s to 5 min later, the follow-up fails with `JobNotFound`',
-    SAME,
-  ),
+  { statuses: ['2xx'], bodies: ['job', 'unread'], message: 'sent', read: 'job' },
+  { statuses: ['2xx'], bodies: ['none'], message: 'sent', read: 'invalid-body' },
+  { statuses: ['2xx'], bodies: ['other'], message: 'unknown', read: 'invalid-body' },
+  { statuses: ['401', '403'], message: 'credentials', read: 'credentials' },
+  { statuses: ['402'], message: 'payment', read: 'payment' },
+  { statuses: ['429'], message: 'limited', read: 'limited' },
+  { statuses: ['404'], message: 'notFound', read: 'notFound' },
   unclear,
-  sign('4xx', ' otherwise', 'rejected', 'rejected', 'the follow-up fails with `MessageRejected`', SAME),
-  sign('', 'none, as the request provably never began', 'notSent', 'network', 'the message keeps its place', SAME),
+  { statuses: ['4xx'], message: 'rejected', read: 'rejected' },
 ];
 
 /** What a response means. 408, 409, 425 and 5xx prove nothing: a gateway answers so to requests that were delivered. */

@@ -22,12 +22,17 @@ it.each([
   expect(signOf(status, body)).toMatchObject({ message, read });
 });
 
-it('the docs have the table of all responses, word for word', async () => {
+it('the docs have the table of all responses', async () => {
   const page = await readFile(new URL('../../docs/explanation/architecture.md', import.meta.url), 'utf8');
-  const rows = page.split('\n').map((line) => line.split(/\s*\|\s*/).slice(1, -1));
-  const expected = signs.map(({ response, message, read, alone, all }) => [
-    ...[response, `\`${message}\``, `\`${read}\``],
-    ...[alone, all],
-  ]);
-  expect(rows).toEqual(expect.arrayContaining(expected));
+  const table = page.slice(
+    page.indexOf('| the response '),
+    page.indexOf('| none, as the request provably never began'),
+  );
+  const rows = table
+    .split('\n')
+    .slice(2, -1)
+    .map((line) => line.split(/\s*\|\s*/).slice(1, 4));
+  const shown = rows.map(([response, message, read]) => [/^[\dx, ]*[\dx]/.exec(response ?? '')?.[0], message, read]);
+  const expected = signs.map(({ statuses, message, read }) => [statuses.join(', '), `\`${message}\``, `\`${read}\``]);
+  expect(shown).toEqual(expected);
 });
