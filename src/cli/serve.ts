@@ -46,7 +46,7 @@ export async function runSimulator(cli: Cli, options: unknown): Promise<void> {
   const schema = z.object({
     ...{ host, autoCreate, seed, ledgerFile },
     port: port.default(8080),
-    limit: limiter.unwrap().shape.limit,
+    limit: limiter.unwrap().unwrap().shape.limit,
     window: durationSchema('1ms', '365d').default(3_600_000),
     turn: durationSchema('0ms', '12h').default(4_000),
     options: z.string().optional(),
@@ -54,7 +54,7 @@ export async function runSimulator(cli: Cli, options: unknown): Promise<void> {
   const { limit, window: windowMs, turn, options: file, ...others } = InvalidInputError.check(schema, options);
   const settings = InvalidInputError.check(simulatorOptionsSchema, {
     ...others,
-    limiter: { kind: 'sliding', limit, windowMs },
+    limiter: { limit, windowMs },
     turn: { minMs: Math.round(turn / 2), maxMs: Math.round(turn * 1.5) },
     ...(file !== undefined && (await readJson(file))),
   });

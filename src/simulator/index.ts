@@ -7,14 +7,14 @@ import { buffer } from 'node:stream/consumers';
 import type { PlannedFault } from './faults.js';
 import type { JobChange, NewJob, ServiceJob } from './jobs.js';
 import { Ledger, type LedgerEntry, maxInAnyWindow } from './ledger.js';
-import { type MessageHook, Service } from './requests.js';
+import { Service, type SimulatorHooks } from './requests.js';
 import { deliver, errorResponse } from './responses.js';
 import { type SimulatorOptions, type SimulatorUpdate, withDefaults } from './simulator-options.js';
 
 export { type PlannedFault } from './faults.js';
 export { type NewJob } from './jobs.js';
 export { type LedgerEntry } from './ledger.js';
-export { type MessageHook, type MessageStep } from './requests.js';
+export { type MessageStep, type SimulatorHooks } from './requests.js';
 export { type SimulatorOptions, simulatorOptionsSchema } from './simulator-options.js';
 
 /** Connections that may wait for accept; Linux caps it at `net.core.somaxconn`, 4,096 by default. */
@@ -40,31 +40,25 @@ export interface Simulator {
   clearFaults(): void;
   /** Most messages of a project that counted against its limit in any rolling window. */
   maxInAnyWindow(projectId: string, windowMs: number): number;
-  /** Closes every connection and waits for the ledger. Safe to repeat. */
+  /** Closes every connection. Safe to repeat. */
   close(): Promise<void>;
 }
 
 /**
  * Starts the service on its own socket.
  *
- * @param onMessage called at each step of a message, which waits until it resolves
  * @throws naming each invalid option; if the port is taken; if the ledger file cannot be written
  */
-export async function startSimulator(options: SimulatorOptions = {}, onMessage?: MessageHook): Promise<Simulator> {
+export async function startSimulator(options: SimulatorOptions = {}, hooks: SimulatorHooks = {}): Promise<Simulator> {
   const settings = withDefaults(options);
-  const ledger = await Ledger.open(settings.ledgerFile);
+  const ledger = new Ledger(settings.ledgerFile);
   const closing = new AbortController();
   // Every waiting request listens to it.
   setMaxListeners(0, closing.signal);
-  const service = new Service(settings, ledger, closing.signal, onMessage);
+  const service = new Service(settings, ledger, closing.signal, hooks);
   const server = createServer(createHandler(service, closing.signal));
   server.listen({ host: settings.host, port: settings.port, backlog: BACKLOG });
-  try {
-    await once(server, 'listening');
-  } catch (error) {
-    await ledger.close();
-    throw error;
-  }
+  await once(server, 'listening');
   const { port } = server.address() as AddressInfo;
   let closed: Promise<void> | undefined;
 
@@ -104,7 +98,6 @@ export async function startSimulator(options: SimulatorOptions = {}, onMessage?:
     const stopped = new Promise<void>((resolve) => server.close(() => resolve()));
     server.closeAllConnections();
     await stopped;
-    await ledger.close();
   }
 }
 

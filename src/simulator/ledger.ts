@@ -1,4 +1,4 @@
-import { type FileHandle, open } from 'node:fs/promises';
+import { appendFileSync } from 'node:fs';
 
 /** A message request that arrived completely, with any outcome. Times are epoch milliseconds. */
 export interface LedgerEntry {
@@ -14,53 +14,28 @@ export interface LedgerEntry {
   status: number;
 }
 
-/**
- * The messages that really arrived: the ground truth for what a client believes. With a file, an entry is on disk
- * before {@link append} resolves; simultaneous entries share one sync.
- */
+/** The messages that really arrived: the ground truth for what a client believes. */
 export class Ledger {
   /** In the order of their decisions. */
   readonly entries: LedgerEntry[] = [];
-  readonly #file: FileHandle | undefined;
-  #unwritten: string[] = [];
-  #lastSync: Promise<void> = Promise.resolve();
-  #nextSync: Promise<void> | undefined;
 
-  private constructor(file: FileHandle | undefined) {
-    this.#file = file;
+  /** @throws if the file cannot be written */
+  constructor(private readonly file: string | undefined) {
+    this.#write('');
   }
 
-  static async open(path: string | undefined): Promise<Ledger> {
-    if (path === undefined) return new Ledger(undefined);
-    try {
-      return new Ledger(await open(path, 'a'));
-    } catch (error) {
-      throw new Error(`ledgerFile: cannot write to ${path}: ${String(error)}`, { cause: error });
-    }
-  }
-
-  /** Adds an entry at once, and resolves when it is on disk. */
-  async append(entry: LedgerEntry): Promise<void> {
+  /** Adds an entry, also to the file, as a line of JSON. */
+  append(entry: LedgerEntry): void {
     this.entries.push(entry);
-    const file = this.#file;
-    if (!file) return;
-    this.#unwritten.push(`${JSON.stringify(entry)}\n`);
-    this.#nextSync ??= this.#lastSync.then(async () => {
-      const lines = this.#unwritten.join('');
-      this.#unwritten = [];
-      this.#nextSync = undefined;
-      await file.appendFile(lines);
-      await file.datasync();
-    });
-    this.#lastSync = this.#nextSync;
-    await this.#nextSync;
+    this.#write(`${JSON.stringify(entry)}\n`);
   }
 
-  async close(): Promise<void> {
+  #write(text: string): void {
+    if (this.file === undefined) return;
     try {
-      await this.#lastSync;
-    } finally {
-      await this.#file?.close();
+      appendFileSync(this.file, text);
+    } catch (error) {
+      throw new Error(`ledgerFile: cannot write to ${this.file}: ${String(error)}`, { cause: error });
     }
   }
 }

@@ -5,7 +5,7 @@ import { idSchema } from '../contract/index.js';
 import { FaultPlan, type PlannedFault } from './faults.js';
 import { JobStore } from './jobs.js';
 import type { Ledger, LedgerEntry } from './ledger.js';
-import { type Limiter, shareLimiter } from './limiter.js';
+import { type Limiter, slidingLimiter } from './limiter.js';
 import { createRandom, type Random } from './random.js';
 import {
   errorResponse,
@@ -18,13 +18,18 @@ import {
 import type { SimulatorSettings } from './simulator-options.js';
 
 /**
- * Steps of a message request: it has arrived, before any decision; it is in the ledger, also on disk; its response is
- * written to the socket.
+ * Steps of a message request: it has arrived, before any decision; it is in the ledger; its response is written to the
+ * socket.
  */
 export type MessageStep = 'received' | 'recorded' | 'responded';
 
-/** Called at each step; the request continues when it resolves. */
-export type MessageHook = (reached: { step: MessageStep; projectId: string; jobId: string }) => Promise<void> | void;
+/** What a test adds to the service. */
+export interface SimulatorHooks {
+  /** Called at each step of a message, which waits until it resolves. */
+  onMessage?: (reached: { step: MessageStep; projectId: string; jobId: string }) => Promise<void> | void;
+  /** The limiter of a project, instead of the option's. */
+  createLimiter?: () => Limiter;
+}
 
 interface ServiceRequest {
   projectId: string;
@@ -53,7 +58,7 @@ export class Service {
     private readonly settings: SimulatorSettings,
     private readonly ledger: Ledger,
     private readonly closing: AbortSignal,
-    private readonly onMessage?: MessageHook,
+    private readonly hooks: SimulatorHooks,
   ) {
     this.#random = createRandom(settings.seed);
     this.jobs = new JobStore(settings, this.#random);
@@ -100,11 +105,11 @@ export class Service {
     const { projectId, jobId } = request;
     const receivedAtMs = Date.now();
     const { fault, latencyMs } = this.#begin('POST', request);
-    const reach = async (step: MessageStep): Promise<void> => this.onMessage?.({ step, projectId, jobId });
+    const reach = async (step: MessageStep): Promise<void> => this.hooks.onMessage?.({ step, projectId, jobId });
     await reach('received');
     const prompt = readPrompt(request.body);
     const { response, ...decided } = this.#decide(request, prompt, fault);
-    await this.ledger.append({ receivedAtMs, projectId, jobId, prompt, ...decided, status: response.status });
+    this.ledger.append({ receivedAtMs, projectId, jobId, prompt, ...decided, status: response.status });
     await reach('recorded');
     await this.#wait(latencyMs);
     return { ...response, afterDelivery: () => reach('responded') };
@@ -126,7 +131,7 @@ export class Service {
     const struck = fault && fault.when !== 'after' ? failedResponse(fault.how) : undefined;
     if (struck?.status === 401 || struck?.status === 429) return refuse(struck, null);
 
-    const availableInMs = this.#limiterOf(request.projectId, nowMs)(nowMs);
+    const availableInMs = this.#limiterOf(request.projectId)(nowMs);
     if (availableInMs > 0) {
       const headers = retryAfterHeader(this.settings.retryAfter, availableInMs);
       return refuse(errorResponse(429, 'rate limit exceeded', headers), null);
@@ -159,10 +164,10 @@ export class Service {
     return authorization === `Bearer ${Object.hasOwn(apiKeys, projectId) ? apiKeys[projectId] : apiKey}`;
   }
 
-  #limiterOf(projectId: string, nowMs: number): Limiter {
-    const { limiter, outsider } = this.settings;
-    const random = this.#random.fork(`outsider ${projectId}`);
-    const found = this.#limiters.get(projectId) ?? shareLimiter(limiter, outsider.share, random, nowMs);
+  #limiterOf(projectId: string): Limiter {
+    const { limiter } = this.settings;
+    const create = () => this.hooks.createLimiter?.() ?? (limiter ? slidingLimiter(limiter) : () => 0);
+    const found = this.#limiters.get(projectId) ?? create();
     this.#limiters.set(projectId, found);
     return found;
   }

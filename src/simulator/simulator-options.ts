@@ -1,6 +1,5 @@
 import { z } from 'zod';
 import { describeIssues, parseInput } from '../contract/index.js';
-import { limiterKinds } from './limiter.js';
 
 /** Default key of the simulator. Public, and worthless elsewhere. */
 const DEMO_API_KEY = 'simulated-admin-key';
@@ -22,22 +21,20 @@ export const simulatorOptionsSchema = z.strictObject({
   port: whole(0, 65_535, 'must be a port from 0 to 65535').default(0),
   /** Seed of all randomness. @default 1 */
   seed: whole(0, 0xffff_ffff, 'must be a whole number from 0 to 4294967295').default(1),
-  /** Each ledger entry is appended to this file as a line of JSON, and synced to disk, before its response is sent. */
+  /** Each ledger entry is appended to this file as a line of JSON before its response is sent. */
   ledgerFile: z.string().min(1).optional(),
   /** The accepted key. @default DEMO_API_KEY */
   apiKey: z.string().min(1).default(DEMO_API_KEY),
   /** Keys of single projects, instead of `apiKey`. */
   apiKeys: z.record(z.string(), z.string().min(1)).default({}),
-  /** Limit of messages per project. @default sliding, 100 per hour */
+  /** Limit of messages per project in a rolling window; `null`: none. @default 100 per hour */
   limiter: z
     .strictObject({
-      kind: z.enum(limiterKinds),
       limit: whole(1, Infinity, 'must be a whole number of at least 1').default(100),
       windowMs: z.int().min(1).default(3_600_000),
     })
-    .default({ kind: 'sliding', limit: 100, windowMs: 3_600_000 }),
-  /** Mean share of the limit, 0 to 1, that other clients use. @default 0 */
-  outsider: z.strictObject({ share: z.number().min(0).max(1) }).default({ share: 0 }),
+    .nullable()
+    .default({ limit: 100, windowMs: 3_600_000 }),
   /** Form of the Retry-After header on a 429 of the limiter. @default 'none' */
   retryAfter: z.enum(retryAfterForms).default('none'),
   /** How long after a message reads still show the previous state. @default 0 */

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { createLimiter } from '../../src/simulator/limiter.js';
+import { createLimiter } from '../simulator/limiters.js';
 import { HOUR, SECOND, T0 } from './support.js';
 import { VirtualProject } from './virtual-project.js';
 

@@ -19,7 +19,7 @@ beforeAll(async () => {
       FOLLOW_UP_SEND_TIMEOUT: '3s',
       FOLLOW_UP_DRAIN: '1s',
     },
-    simulator: { autoCreate: true, limiter: { kind: 'sliding', limit: LIMIT, windowMs: WINDOW_MS } },
+    simulator: { autoCreate: true, limiter: { limit: LIMIT, windowMs: WINDOW_MS } },
   });
 });
 afterAll(() => stack.stop());

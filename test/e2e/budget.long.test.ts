@@ -1,4 +1,6 @@
 import { expect, inject, test } from 'vitest';
+import { createRandom } from '../../src/simulator/random.js';
+import { shareLimiter } from '../simulator/limiters.js';
 import { FAST, startStack } from '../support/stack.js';
 
 const LIMIT = 5;
@@ -14,11 +16,13 @@ test.concurrent.each([
 ] as const)(
   'nothing is lost or repeated with a $kind limit, Retry-After $retryAfter, and a share of $share spent by others',
   async ({ kind, retryAfter, share }) => {
-    const limiter = { kind, limit: LIMIT, windowMs: WINDOW_MS };
+    const random = createRandom(Date.now());
+    const createLimiter = () => shareLimiter({ kind, limit: LIMIT, windowMs: WINDOW_MS }, share, random, Date.now());
     const { simulator, followUps, stop } = await startStack({
       address: inject('temporalAddress'),
       env: { FOLLOW_UP_BUDGET_LIMIT: `${LIMIT}`, FOLLOW_UP_BUDGET_WINDOW: '5s', FOLLOW_UP_MARGIN: '200ms' },
-      simulator: { limiter, outsider: { share }, retryAfter, autoCreate: true },
+      simulator: { retryAfter, autoCreate: true },
+      hooks: { createLimiter },
     });
     try {
       const projectId = `${kind}-${Date.now()}`;

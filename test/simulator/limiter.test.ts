@@ -1,8 +1,9 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { maxInAnyWindow } from '../../src/simulator/ledger.js';
-import { createLimiter, type Limiter, limiterKinds, shareLimiter } from '../../src/simulator/limiter.js';
+import type { Limiter } from '../../src/simulator/limiter.js';
 import { createRandom } from '../../src/simulator/random.js';
+import { createLimiter, limiterKinds, shareLimiter } from './limiters.js';
 
 const windowMs = 1_000;
 type Kind = (typeof limiterKinds)[number];

@@ -15,7 +15,7 @@ type Hold = (projectId: string, jobId: string, step: MessageStep) => () => void;
  * One stack for the tests of a file: call it at the file's top level. After all tests it expects that no workflow task
  * failed in any of their workflows.
  */
-export function useStack(options: Omit<StackOptions, 'address' | 'onMessage'> = {}) {
+export function useStack(options: Omit<StackOptions, 'address' | 'hooks'> = {}) {
   let stack: Stack;
   const held = new Map<string, Promise<void>>();
   const nameOf = (projectId: string, jobId: string, step: MessageStep) => `${projectId}/${jobId} ${step}`;
@@ -23,7 +23,7 @@ export function useStack(options: Omit<StackOptions, 'address' | 'onMessage'> = 
     stack = await startStack({
       address: inject('temporalAddress'),
       ...options,
-      onMessage: ({ projectId, jobId, step }) => held.get(nameOf(projectId, jobId, step)),
+      hooks: { onMessage: ({ projectId, jobId, step }) => held.get(nameOf(projectId, jobId, step)) },
     });
   });
   afterAll(async () => {

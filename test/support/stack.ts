@@ -3,7 +3,12 @@ import { InterceptingCall, type Interceptor } from '@grpc/grpc-js';
 import { Client, Connection } from '@temporalio/client';
 import { FollowUpClient } from '../../src/client/index.js';
 import { loadConfig } from '../../src/config/index.js';
-import { type MessageHook, type Simulator, type SimulatorOptions, startSimulator } from '../../src/simulator/index.js';
+import {
+  type Simulator,
+  type SimulatorHooks,
+  type SimulatorOptions,
+  startSimulator,
+} from '../../src/simulator/index.js';
 import { loadDataConverter } from '../../src/temporal/data-converter.js';
 import { callRetries } from '../../src/temporal/grpc.js';
 import { startWorker, type StartWorkerOptions } from '../../src/worker.js';
@@ -36,8 +41,8 @@ export interface StackOptions {
   worker?: Pick<StartWorkerOptions, 'interceptors'>;
   /** How long after its grant a send has ended. @default the send timeout and 30 s */
   leaseMs?: number;
-  /** Called at each step of a message to the service. */
-  onMessage?: MessageHook;
+  /** What the test adds to the service. */
+  hooks?: SimulatorHooks;
 }
 
 /** On a busy machine, the answer to a query or an update may take longer than the client waits for it. */
@@ -72,9 +77,9 @@ export async function startStack({
   taskQueue = `e2e-${randomUUID()}`,
   worker: workerOptions,
   leaseMs,
-  onMessage,
+  hooks,
 }: StackOptions): Promise<Stack> {
-  const simulator = await startSimulator({ turn: { minMs: 300, maxMs: 600 }, ...options }, onMessage);
+  const simulator = await startSimulator({ turn: { minMs: 300, maxMs: 600 }, ...options }, hooks);
   const loaded = loadConfig({
     TEMPORAL_ADDRESS: address,
     AGENT_JOBS_BASE_URL: simulator.baseUrl,

@@ -31,8 +31,9 @@ let simulator: Simulator;
 let held: Promise<void> | undefined;
 beforeAll(async () => {
   connection = await Connection.connect({ address: inject('temporalAddress') });
-  simulator = await startSimulator({ turn: { minMs: 300, maxMs: 300 } }, ({ step }) =>
-    step === 'recorded' ? held : undefined,
+  simulator = await startSimulator(
+    { turn: { minMs: 300, maxMs: 300 } },
+    { onMessage: ({ step }) => (step === 'recorded' ? held : undefined) },
   );
 });
 afterAll(async () => {

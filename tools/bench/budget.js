@@ -25,7 +25,7 @@ const expect = (holds, sentence) => void (holds || failures.push(sentence));
 /** A stack whose service limits as the budget does. */
 function withBudget({ limit, window: { ms, text } }, use) {
   const settings = { FOLLOW_UP_BUDGET_LIMIT: `${limit}`, FOLLOW_UP_BUDGET_WINDOW: text, FOLLOW_UP_MARGIN: '100ms' };
-  const service = { limiter: { kind: 'sliding', limit, windowMs: ms } };
+  const service = { limiter: { limit, windowMs: ms } };
   return withStack({ workers: 2, settings, service }, use);
 }
 

@@ -80,7 +80,7 @@ const sides = {
 
 async function measure({ args, start }, { count, intervalMs }) {
   const settings = { FOLLOW_UP_BUDGET_LIMIT: `${NO_LIMIT}`, ...ALLOCATOR };
-  return withStack({ args, settings, service: { limiter: { kind: 'none' } } }, async (stack) => {
+  return withStack({ args, settings, service: { limiter: null } }, async (stack) => {
     const { server, simulator, client } = stack;
     const [worker] = stack.workers;
     const prompt = 'Please add a test for the empty list.';

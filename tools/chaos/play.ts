@@ -51,7 +51,7 @@ export interface PlayOptions {
 const BUDGET = { limit: 30, windowMs: 10_000 };
 const SERVICE = {
   autoCreate: true,
-  limiter: { kind: 'none' },
+  limiter: null,
   turn: { minMs: 300, maxMs: 900 },
   latency: { minMs: 100, maxMs: 1_000 },
 } as const;
