@@ -89,7 +89,7 @@ const receivedFor = (workflowId: string) => receiver.received.filter(({ body }) 
 /** Sections by page, or by page and chapter. A chapter that is not named belongs to its page. */
 const guides: Record<string, Record<string, Section>> = {
   'README.md': {
-    'Try it': { prints: ['https://git.example/demo/job-1/pull/'] },
+    'Send a follow-up': { prints: ['https://git.example/demo/job-1/pull/'] },
     'Use it from any language': { prints: [/completed/, 'https://git.example/demo/job-3/pull/'] },
   },
   'docs/tutorial.md': {
