@@ -30,7 +30,7 @@ const RECONNECT_INTERVAL_MS = 1_000;
 /** Most consecutive vague errors. The SDK has tried 10 times before it throws one. */
 const MAX_VAGUE_IN_A_ROW = 10;
 
-interface Awaited<Result> {
+interface AwaitedWorkflow<Result> {
   about: About;
   /** Describes the workflow, which fails while Temporal is away. */
   describe: () => Promise<{ status: ExecutionStatus }>;
@@ -49,7 +49,7 @@ interface Awaited<Result> {
  */
 export async function awaitResult<Result>(
   client: Client,
-  { about, describe, schema, what, toError }: Awaited<Result>,
+  { about, describe, schema, what, toError }: AwaitedWorkflow<Result>,
   options: ResultOptions,
 ): Promise<Result> {
   const { workflowId } = about;
