@@ -2,15 +2,8 @@ import { defined } from '../common/index.js';
 import type { AgentJob, SendOutcome } from '../contract/index.js';
 import { type GetJobFailureReason, refusalOf, signOf } from '../protocol/index.js';
 import type { PostResult } from './post-once.js';
-import {
-  describeNetworkError,
-  describeStatus,
-  encodingProblem,
-  type getOnce,
-  type HttpResponse,
-  type ResponseHeaders,
-} from './response.js';
-import { bodyKindOf, type Mask, type ParsedText, parseJob } from './service-text.js';
+import { describeNetworkError, describeStatus, encodingProblem, type getOnce, type HttpResponse } from './response.js';
+import { type Mask, type ReadBody,readBody } from './service-text.js';
 
 /** Result of {@link AgentJobsClient.getJob}. No text in it holds the API key. */
 export type GetJobOutcome =
@@ -48,14 +41,11 @@ export function interpretGet({ response, error }: Awaited<ReturnType<typeof getO
     const retryAfterMs = parseRetryAfterMs(headers['retry-after'], headers['date'], Date.now());
     return { kind: 'failed', reason: outcome, message, statusCode, ...defined({ retryAfterMs }) };
   }
-  if (body === undefined) {
-    const { kind, text } = describeNetworkError(error, mask);
-    const reason = kind === 'too-big' ? 'invalid-body' : kind;
-    return { kind: 'failed', reason, message: `HTTP ${statusCode}, but its body was lost: ${text}`, statusCode };
-  }
-  const parsed = readJob(headers, body, mask);
-  if (parsed.ok) return { kind: 'job', job: parsed.value };
-  return { kind: 'failed', reason: 'invalid-body', message: `HTTP ${statusCode}, but ${parsed.problem}`, statusCode };
+  const read = readResponse(response, error, mask);
+  if ('job' in read) return { kind: 'job', job: read.job };
+  const { kind } = describeNetworkError(error, mask);
+  const reason = body === undefined && kind !== 'too-big' ? kind : 'invalid-body';
+  return { kind: 'failed', reason, message: `HTTP ${statusCode}, but ${read.problem}`, statusCode };
 }
 
 /** Interprets the end of a POST. */
@@ -77,27 +67,26 @@ export function interpretPost(result: PostResult, mask: Mask): SendMessageOutcom
 
 /** Interprets the response to a POST. `error` says why its body is missing. */
 function interpretSend(response: HttpResponse, error: unknown, mask: Mask): SendMessageOutcome {
-  const { statusCode, headers, body } = response;
-  const isRead = body !== undefined && encodingProblem(headers, mask) === undefined;
-  const outcome = signOf(statusCode, isRead ? bodyKindOf(body) : 'unread').message;
+  const { statusCode, headers } = response;
+  const read = readResponse(response, error, mask);
+  const outcome = signOf(statusCode, read.kind).message;
   if (outcome !== 'sent') {
     const isRefused = refusalOf(outcome) !== undefined;
     const retryAfterMs = isRefused ? parseRetryAfterMs(headers['retry-after'], headers['date'], Date.now()) : undefined;
     return { outcome, statusCode, message: describeStatus(response, mask), ...defined({ retryAfterMs }) };
   }
-  if (body === undefined) {
-    const { text } = describeNetworkError(error, mask);
-    return { outcome, statusCode, message: `delivered, but the response's body was lost: ${text}` };
-  }
-  const parsed = readJob(headers, body, mask);
-  return parsed.ok
-    ? { outcome, statusCode, job: parsed.value }
-    : { outcome, statusCode, message: `delivered, but the response could not be read: ${parsed.problem}` };
+  return 'job' in read
+    ? { outcome, statusCode, job: read.job }
+    : { outcome, statusCode, message: `delivered, but ${read.problem}` };
 }
 
-function readJob(headers: ResponseHeaders, body: string, mask: Mask): ParsedText<AgentJob> {
+/** Reads the job of a response. `error` says why its body is missing. */
+function readResponse({ headers, body }: HttpResponse, error: unknown, mask: Mask): ReadBody {
+  if (body === undefined) {
+    return { kind: 'unread', problem: `the response's body was lost: ${describeNetworkError(error, mask).text}` };
+  }
   const problem = encodingProblem(headers, mask);
-  return problem === undefined ? parseJob(body, mask) : { ok: false, problem };
+  return problem === undefined ? readBody(body, mask) : { kind: 'unread', problem };
 }
 
 /** The length of the service's budget window. A longer wait cannot be about the budget, and is cut to this. */

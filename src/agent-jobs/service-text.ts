@@ -37,26 +37,37 @@ const MAX_DEPTH = 64;
  */
 const MAX_JOB_BYTES = 131_072;
 
-export type ParsedText<T> = { ok: true; value: T } | { ok: false; problem: string };
+/** What the body of a 2xx is, and its job, or why that cannot be read. */
+export type ReadBody = { kind: BodyKind } & ({ job: AgentJob } | { problem: string });
 
-/** Parses a job from a body, and cleans every string in it, including field names. Does not check its `id`. */
-export function parseJob(body: string, mask: Mask): ParsedText<AgentJob> {
-  const json = parseJson(body, mask);
-  if (!json.ok) return json;
-  const parsed = parseInput(agentJobSchema, json.value);
-  if (!parsed.ok) return { ok: false, problem: `not an agent job: ${cleanLine(describeIssues(parsed.issues), mask)}` };
+/** Reads a body, and cleans every string of its job, including field names. Does not check the job's `id`. */
+export function readBody(body: string, mask: Mask): ReadBody {
+  let value: unknown;
+  try {
+    value = JSON.parse(body);
+  } catch {
+    // The parser's message would quote the body.
+    return body.trim() === ''
+      ? { kind: 'none', problem: 'the body is empty' }
+      : { kind: 'other', problem: 'the body is not JSON' };
+  }
+  return { kind: isJobLike(value) ? 'job' : 'other', ...toJob(value, mask) };
+}
+
+function toJob(value: unknown, mask: Mask): { job: AgentJob } | { problem: string } {
+  if (isDeeperThan(value, MAX_DEPTH)) return { problem: `the body is nested deeper than ${MAX_DEPTH} levels` };
+  const parsed = parseInput(agentJobSchema, cleanValue(value, mask));
+  if (!parsed.ok) return { problem: `not an agent job: ${cleanLine(describeIssues(parsed.issues), mask)}` };
   const job = parsed.value;
   if (Buffer.byteLength(JSON.stringify(job)) > MAX_JOB_BYTES) {
-    return { ok: false, problem: `the job is larger than ${MAX_JOB_BYTES} bytes` };
+    return { problem: `the job is larger than ${MAX_JOB_BYTES} bytes` };
   }
-  if (!isOfJob(job)) {
-    const { error } = job;
-    const problem = isMissing(error)
-      ? 'it has neither an id nor a status that jobs have'
-      : cleanLine(typeof error === 'string' ? error : JSON.stringify(error), mask);
-    return { ok: false, problem: `not an agent job: ${problem}` };
-  }
-  return { ok: true, value: job.prLink?.trim() === '' ? { ...job, prLink: null } : job };
+  if (isOfJob(job)) return { job: job.prLink?.trim() === '' ? { ...job, prLink: null } : job };
+  const { error } = job;
+  const problem = isMissing(error)
+    ? 'it has neither an id nor a status that jobs have'
+    : cleanLine(typeof error === 'string' ? error : JSON.stringify(error), mask);
+  return { problem: `not an agent job: ${problem}` };
 }
 
 const isMissing = (value: unknown): boolean => value === undefined || value === null;
@@ -71,43 +82,27 @@ function isOfJob({ id, status, error }: { id?: unknown; status?: unknown; error?
   return isMissing(error) ? hasStatus || hasId : hasStatus && hasId;
 }
 
-/** The kind of a body that was read. A job without an id and a status is known by any other of its fields. */
-export function bodyKindOf(body: string): BodyKind {
-  if (body.trim() === '') return 'none';
-  let value: unknown;
-  try {
-    value = JSON.parse(body);
-  } catch {
-    return 'other';
-  }
-  if (typeof value !== 'object' || value === null) return 'other';
+/** Like {@link isOfJob}, but without an id, a status and an error, any other field of a job is enough. */
+function isJobLike(value: unknown): boolean {
+  if (typeof value !== 'object' || value === null) return false;
   const fields = value as Record<string, unknown>;
   const isOther = !isMissing(fields['error']) || fields['status'] !== undefined;
   const isField = ([name, schema]: [string, z.ZodType]) =>
     !isMissing(fields[name]) && schema.safeParse(fields[name]).success;
-  return isOfJob(fields) || (!isOther && Object.entries(agentJobSchema.shape).some(isField)) ? 'job' : 'other';
+  return isOfJob(fields) || (!isOther && Object.entries(agentJobSchema.shape).some(isField));
 }
 
 const errorBodySchema = z.object({ error: z.string() });
 
 /** The text of an error body: its `error` field, or else the whole body. */
 export function errorText(body: string, mask: Mask): string {
-  const json = parseJson(body, mask);
-  const parsed = json.ok ? errorBodySchema.safeParse(json.value) : undefined;
-  return cleanLine(parsed?.success ? parsed.data.error : body, mask);
-}
-
-function parseJson(body: string, mask: Mask): ParsedText<unknown> {
-  let value: unknown;
+  let json: unknown;
   try {
-    value = JSON.parse(body);
+    json = JSON.parse(body);
   } catch {
-    // The parser's message would quote the body.
-    return { ok: false, problem: body === '' ? 'the body is empty' : 'the body is not JSON' };
+    return cleanLine(body, mask);
   }
-  if (isDeeperThan(value, MAX_DEPTH))
-    return { ok: false, problem: `the body is nested deeper than ${MAX_DEPTH} levels` };
-  return { ok: true, value: cleanValue(value, mask) };
+  return cleanLine(errorBodySchema.safeParse(json).data?.error ?? body, mask);
 }
 
 /** Recurses at most `depth` levels. */
