@@ -12,7 +12,7 @@ export function childEnvironment(env: Environment): NodeJS.ProcessEnv {
   return Object.fromEntries(Object.entries(env).filter(([name]) => !/^(AGENT_JOBS|TEMPORAL)_/.test(name)));
 }
 
-/** A child process that runs a server and never outlives this process. */
+/** A child process, such as a server, that never outlives this process. */
 export interface ServerProcess {
   readonly pid: number;
   /** Resolves with the exit code at the end of the process; with `null` if a signal ended it. */
@@ -33,9 +33,9 @@ interface ServerProcessOptions extends Pick<SpawnOptions, 'cwd' | 'uid' | 'gid'>
 
 /**
  * `exec` turns the spawned process into the server, which keeps its id and signals. A helper process reads a pipe from
- * this process: the kernel closes it when this process dies, even by SIGKILL, and the helper kills the server.
+ * this process: the kernel closes it when this process dies, even by SIGKILL, and the helper kills the process group.
  */
-const GUARD_SCRIPT = 'exec 3<&0 </dev/null; (cat <&3; kill -9 $$) >/dev/null 2>&1 & exec "$@" 3<&-';
+const GUARD_SCRIPT = 'exec 3<&0 </dev/null; (cat <&3; kill -s KILL -- -$$) >/dev/null 2>&1 & exec "$@" 3<&-';
 
 /** The cause of a crash precedes the stack trace, which is 9 KB long if the port of Temporal's server is taken. */
 const MAX_OUTPUT_LENGTH = 32_768;
@@ -66,9 +66,10 @@ export function startServerProcess(
   const exited = new Promise<number | null>((resolve) => {
     const end = (exitCode: number | null) => {
       hasExited = true;
-      child.stdin.destroy();
       resolve(exitCode);
     };
+    // The helper kills what the server left.
+    child.once('exit', () => child.stdin.destroy());
     // Not `exit`, because the end of its output may come later.
     child.once('close', end);
     child.once('error', (error) => {

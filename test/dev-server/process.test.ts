@@ -45,6 +45,17 @@ describe('a server process', () => {
     await server.stop();
   });
 
+  test('takes with it what it has started, which also keeps its output open', async () => {
+    let output = '';
+    const server = startServerProcess('sh', ['-c', 'sleep 1000 & echo $!; wait'], {
+      env,
+      onOutput: (text) => (output += text),
+    });
+    await eventually('it has started another', () => output.endsWith('\n'));
+    await server.kill('SIGKILL');
+    await eventually('the other is gone', () => !isAlive(Number(output)));
+  });
+
   test('is reported with its last output if it ends before it is ready, and started again if its port was taken', async () => {
     const start = async (text: string) => {
       const server = startServerProcess('sh', ['-c', `echo "${text}" >&2; exit 3`], { env });
