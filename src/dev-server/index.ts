@@ -43,8 +43,7 @@ const START_TIMEOUT_MS = 60_000;
  * Starts `temporal server start-dev`, which keeps everything in memory, and waits until its namespace `default`
  * answers. Chooses omitted ports, and chooses again if another process took one first.
  *
- * @throws BinaryUnavailableError when no Temporal CLI is available
- * @throws Error when a given port is taken, or the server does not start
+ * @throws Error when no Temporal CLI is available, a given port is taken, or the server does not start
  */
 export async function startDevServer(options: DevServerOptions): Promise<DevServer> {
   const { env, ui = false, args = [] } = options;

