@@ -1,79 +1,93 @@
-import { markdownAsOf, markdownCode as code, markdownInstant } from '../common/index.js';
-import { type BatchItem, type BatchStatus, type Delivered, followUpBatchWorkflowId } from '../contract/index.js';
-import type { PartInput } from '../protocol/index.js';
+import { type At, type Description, markdownCode as code, type Row, toMarkdown } from '../common/index.js';
+import { type BatchCounts, type BatchItem, type BatchStatus, followUpBatchWorkflowId } from '../contract/index.js';
+import { DELIVERED, type PartInput } from '../protocol/index.js';
 import { endedOf } from './outcome.js';
 import type { Part } from './part.js';
 
-/** Describes a batch in Markdown. Uses lists because the Temporal UI renders tables without spacing. */
-export function describeBatch(status: BatchStatus, errors: readonly BatchItem[], nowMs: number): string {
-  const { total, waitingToStart, open, completed, archived, failed, unknown, errorsByType, hold } = status;
-  const ended = total - waitingToStart - open;
-  const lines = [`**${ended} of ${total} ended${headlineOf(status)}**`, ''];
-  const row = (name: string, value: number | string): number => lines.push(`- ${name}: ${value}`);
-  row('completed', completed);
-  if (archived > 0) row('archived', archived);
-  if (failed > 0) row('agent jobs that failed', failed);
-  for (const [type, count] of Object.entries(errorsByType)) row(`errors ${code(type)}`, count);
-  if (unknown > 0) row('errors with unknown delivery', unknown);
-  if (!status.ended) {
-    row('open', `${open}, at most ${status.maxOpen}`);
-    row('waiting to start', waitingToStart);
-  }
-  row('started', markdownInstant(status.startedAt, nowMs));
-  if (status.lastEndedAt) row('latest end', markdownInstant(status.lastEndedAt, nowMs));
-  if (hold) row('held', `${hold.reason}, since ${markdownInstant(hold.at, nowMs)}`);
-  row('to do', nextStep(status));
-  if (errors.length > 0) {
-    lines.push('', '**Failed items**', '');
-    for (const item of errors) lines.push(`- item ${item.index + 1}, ${code(item.workflowId)}: ${describeEnd(item)}`);
-  }
-  lines.push('', markdownAsOf(nowMs));
-  return lines.join('\n');
+/** What is known of a batch. Its result has the counts of its end. */
+type Standing = BatchCounts & Pick<BatchStatus, 'batchId' | 'total' | 'ended' | 'sealed'> & Partial<BatchStatus>;
+
+/** @param failures the first items without success */
+export function describeBatch(status: Standing, failures: readonly BatchItem[], at: At): Description {
+  const { batchId, ended, failed, errors } = status;
+  const live = countsOf(status);
+  const lines = failures.map(({ index, workflowId, error }) => {
+    const why = error
+      ? `${DELIVERED[error.delivered]}, ${code(`${error.type}: ${error.message}`)}`
+      : 'the agent job failed';
+    return `item ${index + 1}${workflowId && `, ${code(workflowId)}`}: ${why}`;
+  });
+  const more = failed + errors - failures.length;
+  if (more > 0) lines.push(`and ${more} more: \`follow-up batch status ${batchId} --json\``);
+  return {
+    headline: `${endedOf(status)} of ${status.total} ended${standingOf(status, at)}`,
+    rows: [
+      ['batch', code(batchId)],
+      ...live,
+      ['open at most', !ended && String(status.maxOpen)],
+      ['started', status.startedAt && at(status.startedAt)],
+      ['latest end', status.lastEndedAt && at(status.lastEndedAt)],
+    ],
+    live,
+    nextSteps: nextSteps(status),
+    lists: [['Failed items', lines]],
+    newer: !ended && `\`follow-up batch status ${batchId}\``,
+  };
 }
 
 export function describePart(part: Part, { first, items, batchId }: PartInput, nowMs: number): string {
   const ended = endedOf(part.counts());
-  return [
-    `**${ended} of ${items.length} ended**, ${part.positions('open').length} open, at most ${part.order.share}`,
-    '',
-    `- items: ${first + 1} to ${first + items.length} of batch ${code(batchId)}`,
-    `- to do: nothing here. The batch decides: ${code(followUpBatchWorkflowId({ batchId }))}`,
-    '',
-    markdownAsOf(nowMs),
-  ].join('\n');
+  return toMarkdown(
+    () => ({
+      headline: `${ended} of ${items.length} ended, ${part.positions('open').length} open, at most ${part.order.share}`,
+      rows: [['items', `${first + 1} to ${first + items.length} of batch ${code(batchId)}`]],
+      nextSteps: ['nothing here', `the batch decides: ${code(followUpBatchWorkflowId({ batchId }))}`],
+    }),
+    nowMs,
+  );
 }
 
-function headlineOf({ ended, cancelled, sealed, hold }: BatchStatus): string {
-  if (hold) return `, held (${hold.name})`;
+function countsOf(status: Standing): Row[] {
+  const { completed, archived, failed, errors, unknown, errorsByType } = status;
+  const { open = 0, waitingForBudget = 0, waitingToStart = 0 } = status;
+  const types = Object.entries(errorsByType).map(([type, count]) => `${type} ${count}`);
+  const doubt = unknown > 0 ? `; ${unknown} possibly delivered` : '';
+  const waiting = waitingForBudget > 0 ? `, ${waitingForBudget} of them waiting for budget` : '';
+  return [
+    ['completed', completed > 0 && String(completed)],
+    ['archived', archived > 0 && String(archived)],
+    ['agent job failed', failed > 0 && String(failed)],
+    ['no result', errors > 0 && `${errors} (${types.join(', ')}${doubt})`],
+    ['open', open > 0 && `${open}${waiting}`],
+    ['not started', waitingToStart > 0 && String(waitingToStart)],
+  ];
+}
+
+function standingOf({ ended, cancelled, sealed, hold, cutOff }: Standing, at: At): string {
+  if (cutOff !== undefined) return `, ${cutOff} without a result`;
+  if (hold) return `, held since ${at(hold.at)}: ${hold.reason}`;
   if (ended) return cancelled ? ', cancelled' : '';
   if (cancelled) return ', being cancelled';
   return sealed ? '' : ', more items may come';
 }
 
-function nextStep(status: BatchStatus): string {
-  const { batchId, sealed, unknown } = status;
-  if (status.hold) return `\`follow-up batch continue ${batchId}\` or \`follow-up batch cancel ${batchId}\``;
-  if (!status.ended) {
-    const look = `What it waits for: \`follow-up batch status ${batchId}\``;
+function nextSteps({ batchId, ended, sealed, hold, cutOff, ...status }: Standing): string[] {
+  const { open = 0, waitingToStart = 0, failed, errors, unknown, stillRunning } = status;
+  if (cutOff !== undefined) {
+    const running = stillRunning === undefined ? 'perhaps some' : String(stillRunning);
+    return [`${running} of its follow-ups still run: \`follow-up list --batch ${batchId}\``];
+  }
+  if (hold) return [`\`follow-up batch continue ${batchId}\``, `\`follow-up batch cancel ${batchId}\``];
+  if (!ended) {
     // While a list is still being added, some items wait or are open.
-    return sealed || status.open + status.waitingToStart > 0
-      ? `nothing. ${look}`
-      : `to add the rest of its list, run the same \`follow-up batch run\` again; to end it, \`follow-up batch cancel ${batchId}\``;
+    if (sealed || open + waitingToStart > 0) return ['nothing'];
+    return [
+      'to add the rest of its list, run the same `follow-up batch run` again',
+      `to end it: \`follow-up batch cancel ${batchId}\``,
+    ];
   }
   if (unknown > 0)
-    return `look at the jobs whose delivery is unknown, then: \`follow-up batch retry ${batchId} --only unknown\``;
-  if (status.failed + status.errors > 0)
-    return `to retry the failed items: \`follow-up batch retry ${batchId} --only failed\``;
-  return 'nothing';
-}
-
-const DELIVERED: Readonly<Record<Delivered, string>> = {
-  yes: 'the message was delivered',
-  no: 'the message was not delivered',
-  unknown: 'it is **unknown** whether the message was delivered',
-};
-
-function describeEnd({ error }: BatchItem): string {
-  if (!error) return 'the agent job failed';
-  return `${DELIVERED[error.delivered]}, ${code(`${error.type}: ${error.message}`)}`;
+    return ['look at the jobs whose delivery is unknown', `then: \`follow-up batch retry ${batchId} --only unknown\``];
+  if (failed + errors > 0) return [`to retry the failed items: \`follow-up batch retry ${batchId} --only failed\``];
+  return [];
 }

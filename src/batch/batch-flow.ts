@@ -1,3 +1,4 @@
+import { toMarkdown } from '../common/index.js';
 import type { BatchHold, FollowUpBatchResult } from '../contract/index.js';
 import { type FoundPart, type PartInput, type PartOrder, type PartReport, partWorkflowId } from '../protocol/index.js';
 import { Flow, type FlowPort } from './base-flow.js';
@@ -99,7 +100,11 @@ export class BatchFlow extends Flow {
   #show(nowMs: number): void {
     const status = this.batch.status();
     const failures = this.batch.state.kept.filter(({ status: end, error }) => error ?? end === 'failed');
-    this.port.show(describeBatch(status, failures.slice(0, SHOWN_ERRORS), nowMs), status.hold);
+    const shown = failures.slice(0, SHOWN_ERRORS);
+    this.port.show(
+      toMarkdown((at) => describeBatch(status, shown, at), nowMs),
+      status.hold,
+    );
   }
 
   async #startPart(input: PartInput): Promise<void> {

@@ -1,4 +1,4 @@
-import { type At, markdownAsOf, markdownCode as code, markdownInstant } from '../common/index.js';
+import { type At, type Description, markdownCode as code, type Row } from '../common/index.js';
 import {
   type BudgetSend,
   type BudgetStatus,
@@ -7,41 +7,36 @@ import {
   type RefusedMessages,
   type SendOutcome,
 } from '../contract/index.js';
-import { describeRefusal, REFUSALS, REFUSED_ALONE } from '../protocol/index.js';
+import { DELIVERED, describeRefusal, REFUSALS, REFUSED_ALONE } from '../protocol/index.js';
 
 export const SHOWN_SENDS = 10;
 
-/**
- * Describes a budget in Markdown. Uses lists because the Temporal UI renders tables without spacing.
- *
- * @param at formats an instant. Default: in UTC, for the Temporal UI
- */
-export function describeBudget(
-  status: BudgetStatus,
-  nowMs: number,
-  at: At = (iso) => markdownInstant(iso, nowMs),
-): string {
+export function describeBudget(status: BudgetStatus, at: At): Description {
   const { limit, windowMs, used, reserve, underWay, nextFreeSlotAt } = status;
   const { waiting, waitingTotal, waitingInBatchLane, waitingForJob, lastSends, paused, refused = [] } = status;
-  const lines = [`**${describeBudgetState(status, at)}**`, ''];
-  const row = (name: string, value: string | number) => lines.push(`- ${name}: ${value}`);
-  row('slots', `${used} of ${limit} used in ${formatDuration(windowMs)}`);
-  if (reserve > 0) row('reserved for the interactive lane', reserve);
-  if (underWay > 0) row('being sent', underWay);
-  if (nextFreeSlotAt !== undefined) row('next slot is free', at(nextFreeSlotAt));
-  const lanes = `, ${waitingInBatchLane} of them in the batch lane, ${waitingForJob} for their job`;
-  row('waiting', `${waitingTotal}${waitingTotal === 0 ? '' : lanes}`);
-  if (!paused && refused.length > 0) row('refused or unclear', describeRefused(refused));
-  const step = nextStep(status);
-  if (step !== undefined) row('to do', step);
-  if (waiting.length > 0) lines.push('', '**Waiting**', '', ...waiting.map((waiter) => describeWaiter(waiter, at)));
   const sends = lastSends.slice(0, SHOWN_SENDS).map((send) => describeSend(send, at));
-  if (sends.length > 0) lines.push('', '**Last sends**', '', ...sends);
-  return [...lines, '', markdownAsOf(nowMs)].join('\n');
+  const lanes = `, ${waitingInBatchLane} of them in the batch lane, ${waitingForJob} for their job`;
+  const rows: Row[] = [
+    ['slots', `${used} of ${limit} used in ${formatDuration(windowMs)}`],
+    ['reserved', reserve > 0 && `${reserve} for the interactive lane`],
+    ['being sent', underWay > 0 && String(underWay)],
+    ['next slot', nextFreeSlotAt && at(nextFreeSlotAt)],
+    ['waiting', `${waitingTotal}${waitingTotal === 0 ? '' : lanes}`],
+    ['refused or unclear', !paused && refused.length > 0 && describeRefused(refused)],
+  ];
+  return {
+    headline: headlineOf(status, at),
+    rows,
+    live: [...rows, ['last send', sends[0]]],
+    nextSteps: nextSteps(status),
+    lists: [
+      ['Waiting', waiting.map((waiter) => describeWaiter(waiter, at))],
+      ['Last sends', sends],
+    ],
+  };
 }
 
-/** The state of a budget as one line of Markdown. */
-export function describeBudgetState(status: BudgetStatus, at: At): string {
+function headlineOf(status: BudgetStatus, at: At): string {
   const { paused, limit, used, nextFreeSlotAt, isCounting, spacingMs } = status;
   if (paused) return `paused: ${describePause(status, paused, at)}`;
   if (isCounting) return 'sends nothing yet: it is counting earlier sends';
@@ -82,12 +77,12 @@ function describePause(
   return `${why} since ${at(since)}, ${end}${idle}${note === undefined ? '' : ` (${code(note)})`}`;
 }
 
-function nextStep({ projectId, paused, limit }: BudgetStatus): string | undefined {
+function nextSteps({ projectId, paused, limit }: BudgetStatus): string[] {
   const resume = `\`follow-up budget resume ${projectId}\``;
   const [reason] = paused?.reasons ?? [];
-  if (reason === 'operator') return `${resume}, if the pause is no longer wanted`;
-  if (reason) return `${REFUSALS[reason].fix}; it continues automatically. To try at once: ${resume}`;
-  return limit === 0 ? `\`follow-up budget set ${projectId} --limit 100\`` : undefined;
+  if (reason === 'operator') return [`${resume}, if the pause is no longer wanted`];
+  if (reason) return [`${REFUSALS[reason].fix}; it continues automatically`, `to try at once: ${resume}`];
+  return limit === 0 ? [`\`follow-up budget set ${projectId} --limit 100\``] : [];
 }
 
 function describeWaiter({ position, workflowId, lane, expectedAt, refusal }: BudgetWaiter, at: At): string {
@@ -96,22 +91,22 @@ function describeWaiter({ position, workflowId, lane, expectedAt, refusal }: Bud
   const { reason, statusCode, until } = refusal ?? {};
   const what = reason && `, ${describeRefusal(reason, statusCode)}, ${REFUSED_ALONE.what}`;
   const refused = until === undefined ? '' : `${what}, tries again ${at(until)}`;
-  return `- ${place}: ${code(workflowId)}, ${lane} lane${expected}${refused}`;
+  return `${place}: ${code(workflowId)}, ${lane} lane${expected}${refused}`;
 }
 
 const OUTCOMES: Readonly<Record<SendOutcome | 'taken', string>> = {
-  sent: 'delivered',
+  sent: DELIVERED.yes,
   notSent: 'not sent',
   rejected: 'refused by the service',
   notFound: 'refused (404)',
   credentials: 'refused (401 or 403)',
   limited: 'refused (429)',
   payment: 'refused (402)',
-  unknown: '**unknown** whether it was delivered',
+  unknown: DELIVERED.unknown,
   taken: 'taken for other messages',
 };
 
 function describeSend({ grantedAt, outcome, workflowId, sendNumber }: BudgetSend, at: At): string {
   const what = outcome === undefined ? 'being sent' : OUTCOMES[outcome];
-  return `- ${at(grantedAt)}: ${outcome === 'taken' ? `${sendNumber} ` : ''}${what}, ${code(workflowId)}`;
+  return `${at(grantedAt)}: ${outcome === 'taken' ? `${sendNumber} ` : ''}${what}, ${code(workflowId)}`;
 }

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { describeBatch } from '../batch/batch-details.js';
 import {
   type BatchHandle,
   type BatchPreview,
@@ -11,7 +12,6 @@ import {
 import {
   type BatchItem,
   batchItemKey,
-  type BatchStatus,
   type FollowUpBatchResult,
   followUpBatchWorkflowId,
   followUpWorkflowId,
@@ -20,7 +20,7 @@ import { safeLine } from '../node/terminal-text.js';
 import { type BatchInputOptions, readBatchInput } from './batch-file.js';
 import { summariseBudgetUpdate } from './budget-commands.js';
 import { type Cli, ExitCode, interruptible, isLive, UsageError } from './cli.js';
-import { clock, counted, formatTrouble, rowsOf } from './lines.js';
+import { clock, counted, formatTrouble, plain, rowsOf, toLine, toLines } from './lines.js';
 import { type ProgressText, showRow } from './progress-rows.js';
 import { sayWhenUnattended, withHint, withTemporal } from './session.js';
 
@@ -122,9 +122,12 @@ export async function showBatch(cli: Cli, batchId: string, { watch }: { watch?: 
       }
     }
     const troubles = status.ended || status.cutOff !== undefined ? [] : await batch.troubles();
-    const text = [formatBatch(status, failures), ...troubles.map(formatTrouble)].join('\n');
+    const text = [...toLines(describeBatch(status, failures, clock)), ...troubles.map(formatTrouble)];
     const { workflowId } = batch;
-    output.data({ workflowId, ...status, ...(troubles.length > 0 && { troubles }), items: items.map(toRow) }, text);
+    output.data(
+      { workflowId, ...status, ...(troubles.length > 0 && { troubles }), items: items.map(toRow) },
+      text.join('\n'),
+    );
     return ExitCode.ok;
   });
 }
@@ -187,7 +190,10 @@ async function awaitBatch({ output }: Cli, batch: BatchHandle, signal: AbortSign
 
 async function look(batch: BatchHandle): Promise<string> {
   try {
-    return describeBatchProgress(await batch.status());
+    const status = await batch.status();
+    const description = describeBatch(status, [], clock);
+    const ways = status.hold ? `; ${description.nextSteps.map(plain).join(', or ')}` : '';
+    return `${plain(description.headline)}, ${toLine(description)}${ways}`;
   } catch (error) {
     const isPassing = error instanceof WorkerUnavailableError || error instanceof TemporalUnreachableError;
     return `progress unavailable: ${isPassing ? error.reason : String(error)}`;
@@ -216,72 +222,17 @@ function isFailure({ status, error }: BatchItem): boolean {
   return status === 'failed' || error !== undefined;
 }
 
-type Counts = Omit<FollowUpBatchResult, 'items' | 'truncated' | 'cancelled'> &
-  Partial<Pick<BatchStatus, 'open' | 'waitingForBudget' | 'waitingToStart' | 'sealed'>> & {
-    cancelled?: boolean | undefined;
-  };
-
-/** `50 of 200 done: 45 completed, 5 without a result (DeliveryUnknown 5), 50 open, 100 not started` */
-function countsText(counts: Counts): string {
-  const { total, completed, archived, failed, errors, errorsByType } = counts;
-  const { open = 0, waitingForBudget = 0, waitingToStart = 0, sealed = true, cancelled = false } = counts;
-  const types = Object.entries(errorsByType).flatMap(([type, count]) => (count > 0 ? `${type} ${count}` : []));
-  const parts: [count: number, what: string][] = [
-    [completed, 'completed'],
-    [archived, 'archived'],
-    [failed, 'failed'],
-    [errors, `without a result (${types.join(', ')})`],
-    [open, 'open'],
-    [waitingForBudget, 'of them waiting for budget'],
-    [waitingToStart, 'not started'],
-  ];
-  const texts = parts.flatMap(([count, what]) => (count > 0 ? `${count} ${what}` : []));
-  if (!sealed) texts.push('more items may be added');
-  if (cancelled) texts.push('cancelled');
-  const done = `${completed + archived + failed + errors} of ${total} done`;
-  return safeLine(texts.length > 0 ? `${done}: ${texts.join(', ')}` : done);
-}
-
-/** The start and reason of a hold, and both ways to end it. */
-function holdText({ batchId, hold, cutOff }: BatchStatus, now: Date): string {
-  if (!hold || cutOff !== undefined) return '';
-  const ways = `follow-up batch continue ${batchId}, or follow-up batch cancel ${batchId}`;
-  return safeLine(`since ${clock(hold.at, now)}: ${hold.reason}; ${ways}`);
-}
-
-/** Describes the progress of a batch on one line, in local time. */
-export function describeBatchProgress(status: BatchStatus, now = new Date()): string {
-  const holdLine = holdText(status, now);
-  return `${countsText(status)}${holdLine && `, held ${holdLine}`}`;
-}
-
-/** Describes a batch. `failures` are its first failures. */
-export function formatBatch(status: BatchStatus, failures: readonly BatchItem[], now = new Date()): string {
-  const { batchId, startedAt, lastEndedAt, ended, hold, cutOff, stillRunning } = status;
-  const state = cutOff === undefined ? (ended ? 'ended' : hold ? 'held' : 'running') : `${cutOff}, without a result`;
-  const running = stillRunning === undefined ? 'perhaps some' : counted(stillRunning, 'follow-up');
-  const lines = rowsOf([
-    ['batch', safeLine(`${batchId}, ${state}`)],
-    ['held', holdText(status, now)],
-    ['items', countsText(status)],
-    ['cut off', cutOff && safeLine(`${running} still running: follow-up list --batch ${batchId}`)],
-    ['started', clock(startedAt, now)],
-    ['ended', ended && lastEndedAt !== undefined && clock(lastEndedAt, now)],
-  ]);
-  return [...lines, ...failureLines(status, failures)].join('\n');
-}
-
 export function describeBatchResult(batchId: string, { items, ...counts }: FollowUpBatchResult): string {
+  const isCancelled = counts.cancelled === true;
+  const standing = { batchId, ...counts, cancelled: isCancelled, ended: true, sealed: true };
+  const { lists = [], ...description } = describeBatch(standing, items.filter(isFailure).slice(0, SHOWN), clock);
   // A failed job may still show the pull request of an earlier turn.
-  const linked = items.flatMap((item) =>
-    item.prLink && !isFailure(item) ? `${item.workflowId}  ${safeLine(item.prLink)}` : [],
-  );
-  return [
-    `${safeLine(batchId)}: ${countsText(counts)}`,
-    // A long batch has more items than its result.
-    ...listed(linked, counts.truncated && linked.length > 0 ? Infinity : linked.length, 'pull requests'),
-    ...failureLines(counts, items.filter(isFailure)),
-  ].join('\n');
+  const linked = items.filter((item) => item.prLink && !isFailure(item));
+  const links = linked.slice(0, SHOWN).map(({ workflowId, prLink }) => `${workflowId} ${prLink ?? ''}`);
+  // A long batch has more items than its result.
+  const more = counts.truncated && links.length > 0 ? 'more' : `${linked.length - links.length} more`;
+  if (more !== '0 more') links.push(`and ${more}: follow-up batch status ${batchId} --json`);
+  return toLines({ ...description, lists: [['Pull requests', links], ...lists] }).join('\n');
 }
 
 /** Describes a preview for `--dry-run`, in local time. */
@@ -297,20 +248,4 @@ export function describePreview(preview: BatchPreview): string {
     ['started', alreadyStarted && `the id was used before, ${before}`],
     ...(alreadyStarted ? [] : projects.map((project) => ['project', lineOf(project)] as const)),
   ]).join('\n');
-}
-
-/** Other commands accept the workflow id, which also identifies the item. */
-function failureLines({ failed, errors }: Pick<Counts, 'failed' | 'errors'>, failures: readonly BatchItem[]): string[] {
-  const lines = failures.map(({ workflowId, error }) => {
-    const reason = error ? `${error.type}: ${error.message} (delivered: ${error.delivered})` : 'the agent job failed';
-    return `${workflowId}  ${safeLine(reason)}`;
-  });
-  return listed(lines, failed + errors, 'failures');
-}
-
-function listed(lines: readonly string[], total: number, what: string): string[] {
-  const shown = lines.slice(0, SHOWN).map((line) => `  ${line}`);
-  const more = total - shown.length;
-  if (more > 0) shown.push(`  and ${Number.isFinite(more) ? `${more} ` : ''}more ${what}; --json has them all`);
-  return shown;
 }

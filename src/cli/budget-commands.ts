@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { describeBudget as describe, describeBudgetState } from '../budget/budget-details.js';
+import { describeBudget } from '../budget/budget-details.js';
 import {
   type BudgetHandle,
   type BudgetUpdate,
@@ -17,10 +17,10 @@ import {
   type SetLimitInput,
   takeInputSchema,
 } from '../contract/index.js';
-import { BLOCKED } from '../follow-up/follow-up-details.js';
+import { describeReason } from '../follow-up/follow-up-details.js';
 import { safeLine } from '../node/terminal-text.js';
 import { type Cli, ExitCode, interruptible, isLive, type Output } from './cli.js';
-import { clock, counted, plainLines } from './lines.js';
+import { clock, counted, plain, toLine, toLines } from './lines.js';
 import { showLive } from './progress-rows.js';
 import { withTemporal } from './session.js';
 
@@ -129,7 +129,7 @@ function budgetCommand<Options>(
   return async ({ env, output }: Cli, projectId: string, options: Options): Promise<void> => {
     await withTemporal({ env, output }, async ({ followUps }) => {
       const status = await give(followUps.budget(projectId), options, projectId);
-      output.data({ state: 'running', ...status }, formatBudget(status));
+      output.data({ state: 'running', ...status }, toLines(describeBudget(status, clock)).join('\n'));
     });
   };
 }
@@ -148,7 +148,7 @@ export async function takeSlots(
     const what = `${counted(reply.count, 'slot')} of ${projectId}`;
     const text = reply.taken
       ? `took ${what}, ${clock(reply.takenAt)}`
-      : `did not take ${what}: ${BLOCKED[reply.waitReason] ?? 'not enough slots are free'}` +
+      : `did not take ${what}: ${describeReason(reply.waitReason, projectId)[0]}` +
         (reply.possibleAt === undefined ? '' : `, possible ${clock(reply.possibleAt)}`);
     output.data({ projectId, key, ...reply }, text);
     return reply.taken ? ExitCode.ok : ExitCode.error;
@@ -179,39 +179,23 @@ function describeRestored({ projectId, settings, stopped }: RestoredBudget): str
   ].join('\n');
 }
 
-/** Describes a budget as the Temporal UI does, in local time. */
-export function formatBudget(status: BudgetStatus, now = new Date()): string {
-  return plainLines(describe(status, now.getTime(), (at) => clock(at, now))).join('\n');
-}
-
 /** Describes the state of a budget on one line, in local time. */
 export function formatBudgetState(status: BudgetStatus): string {
-  return plainLines(describeBudgetState(status, clock)).join(' ');
+  return plain(describeBudget(status, clock).headline);
 }
 
-export function formatBudgetUpdate(projectId: string, update: BudgetUpdate, now = new Date()): string {
+export function formatBudgetUpdate(projectId: string, update: BudgetUpdate): string {
   const { status } = update;
-  return [...warningsOf(projectId, update), ...(status ? [formatBudget(status, now)] : [])].join('\n');
+  return [...warningsOf(projectId, update), ...(status ? toLines(describeBudget(status, clock)) : [])].join('\n');
 }
 
 /** Describes an update of a watched budget on one line that stays the same without a notable change. */
 export function summariseBudgetUpdate(projectId: string, update: BudgetUpdate): string {
   const { status } = update;
-  return [...warningsOf(projectId, update), ...(status ? [summarise(status)] : [])].join(', ');
-}
-
-function summarise(status: BudgetStatus): string {
-  const { used, limit, underWay, waitingTotal, lastSends } = status;
-  const [last] = lastSends;
   return [
-    `${used} of ${limit} slots used`,
-    formatBudgetState(status),
-    underWay > 0 ? `${underWay} being sent` : '',
-    waitingTotal > 0 ? `${waitingTotal} waiting` : '',
-    last ? `last send ${clock(last.grantedAt)} ${last.outcome ?? 'in progress'} ${safeLine(last.workflowId)}` : '',
-  ]
-    .filter(Boolean)
-    .join(', ');
+    ...warningsOf(projectId, update),
+    ...(status ? [formatBudgetState(status), toLine(describeBudget(status, clock))] : []),
+  ].join(', ');
 }
 
 /** Warnings that a budget is stopped, or its status missing or outdated. */

@@ -4,19 +4,25 @@ import {
   type FollowUpSummary,
   type FollowUpUpdate,
   type ListFilter,
-  type LiveProgress,
   parseStartInput,
   type StartedFollowUp,
   TemporalUnreachableError,
 } from '../client/index.js';
-import { defined } from '../common/index.js';
-import { type DeliveryDecision, type FollowUpResult, followUpWorkflowId, isEndState } from '../contract/index.js';
-import { headlineOf, nextStep } from '../follow-up/follow-up-details.js';
+import { defined, type Description, markdownCode, markdownLink } from '../common/index.js';
+import {
+  type DeliveryDecision,
+  endOf,
+  type FailureType,
+  type FollowUpResult,
+  followUpWorkflowId,
+  isEndState,
+} from '../contract/index.js';
+import { describeFollowUp } from '../follow-up/follow-up-details.js';
 import { safeLine } from '../node/terminal-text.js';
 import { type Cli, ExitCode, interruptible, UsageError } from './cli.js';
 import { type ReportedError, reportOf } from './error-report.js';
 import { type PromptSource, readPrompt, toInputFields } from './input-options.js';
-import { clock, counted, formatTrouble, localTime, plainLines, rowsOf } from './lines.js';
+import { clock, counted, formatTrouble, localTime, plain, rowsOf, toLine, toLines } from './lines.js';
 import { type ProgressRow, type ProgressText, showRow } from './progress-rows.js';
 import { sayWhenUnattended, withHint, withTemporal } from './session.js';
 
@@ -77,7 +83,7 @@ export function progressRow(followUp: FollowUpHandle, signal: AbortSignal): Prog
   return {
     label: followUp.workflowId.split('/').slice(1, 3).join('/'),
     work: async (report) => {
-      for await (const update of followUp.watch({ signal })) report(describeUpdate(update));
+      for await (const update of followUp.watch({ signal })) report(summariseUpdate(update));
       return followUp.result({ signal });
     },
     summarise: ({ status, prLink }) => `job ${status}, ${prLink ?? 'no pull request'}`,
@@ -91,9 +97,10 @@ export async function showStatus({ env, output }: Cli, workflowId: string): Prom
     const found = await followUp.describe();
     if (found.status !== 'running') {
       const end = await lookAtEnd(followUp);
-      const text = 'result' in end ? describeResult(workflowId, end.result) : describeEnd(end.error);
-      const standing = `${standingOf(found)}${found.endedAt ? ` ${localTime(found.endedAt)}` : ''}`;
-      output.data({ ...found, ...end }, `${standing}\n${text}`);
+      output.data(
+        { ...found, ...end },
+        'result' in end ? describeResult(workflowId, end.result) : describeEnd(found, end.error),
+      );
       return ExitCode.ok;
     }
     const trouble = await followUp.trouble();
@@ -105,24 +112,22 @@ export async function showStatus({ env, output }: Cli, workflowId: string): Prom
     const isSent = live.progress?.sentAt !== undefined;
     const ofBudget = isSent ? undefined : await followUps.budget(summary.projectId).trouble();
     const troubles = [trouble, ofBudget].filter((found) => found !== undefined);
-    const { headline, timing } = describeUpdate(update);
-    const prLink = live.progress?.prLink ?? summary.prLink;
-    const step = wayOut(live.progress, workflowId);
-    const lines = [
-      headline,
-      timing,
-      prLink ? `pull request  ${safeLine(prLink)}` : '',
-      ...troubles.map(formatTrouble),
-      ...(troubles.length === 0 && step ? [`-> ${step}`] : []),
-    ];
-    output.data({ ...summary, ...live, ...(troubles.length > 0 && { troubles }) }, lines.filter(Boolean).join('\n'));
+    const description = describeUpdate(update);
+    // The way out of a trouble comes first.
+    const nextSteps = troubles.length === 0 ? description.nextSteps : [];
+    const lines = [...toLines({ ...description, nextSteps }), ...troubles.map(formatTrouble)];
+    output.data({ ...summary, ...live, ...(troubles.length > 0 && { troubles }) }, lines.join('\n'));
     return live.progress ? ExitCode.ok : ExitCode.error;
   });
 }
 
-/** Describes why a follow-up has no result, and its delivery. */
-function describeEnd({ type, message, delivered }: ReportedError): string {
-  return safeLine(`${type}: ${message}${delivered === undefined ? '' : ` (delivered: ${delivered})`}`);
+/** Describes a follow-up that ended without a result. */
+function describeEnd(found: FollowUpSummary, { type, message, delivered = 'unknown' }: ReportedError): string {
+  const { workflowId, projectId, jobId, startedAt, endedAt = startedAt } = found;
+  const failure = { type: type as FailureType, message, delivered };
+  const progress = { projectId, jobId, polls: 0, learnedAt: endedAt, ...endOf(failure) };
+  const description = describeFollowUp(progress, workflowId, clock);
+  return toLines({ ...description, rows: [...description.rows, ['ended', localTime(endedAt)]] }).join('\n');
 }
 
 async function lookAtEnd(followUp: FollowUpHandle) {
@@ -213,48 +218,21 @@ function standingOf({ status, state }: FollowUpSummary): string {
 }
 
 /** Describes an update, in local time. */
-export function describeUpdate({ summary, progress, progressUnavailable }: FollowUpUpdate): ProgressText {
-  if (progress) return { headline: summaryOf(progress), timing: timingOf(progress) };
-  const { state, jobStatus } = summary;
-  const known = [state, jobStatus && `job ${jobStatus}`].filter(Boolean).join(', ');
-  const reason = progressUnavailable ?? 'no response';
-  return { headline: safeLine(`progress unavailable: ${reason}${known && `; last known: ${known}`}`), timing: '' };
+export function describeUpdate({ summary, progress, progressUnavailable }: FollowUpUpdate): Description {
+  const { workflowId, state, jobStatus, prLink } = summary;
+  if (progress) return describeFollowUp(progress, workflowId, clock);
+  const known = [state, jobStatus && `job ${markdownCode(jobStatus)}`].filter(Boolean).join(', ');
+  return {
+    headline: `progress unavailable: ${progressUnavailable ?? 'no response'}${known && `; last known: ${known}`}`,
+    rows: [['pull request', prLink && markdownLink(prLink)]],
+    nextSteps: [],
+  };
 }
 
-function summaryOf(progress: LiveProgress): string {
-  const { state, position, failure, lastError, job } = progress;
-  // A job may wait in a status that this project does not know, such as COMPLETED.
-  const jobStatus = state === 'waiting-for-job' ? job?.status : progress.jobStatus;
-  const parts = [
-    ...plainLines(headlineOf(progress, clock)),
-    position === undefined ? '' : `position ${position}`,
-    jobStatus === undefined ? '' : `job ${jobStatus}`,
-    failure ? `${failure.type}: ${failure.message}` : '',
-    lastError === undefined ? '' : `last error: ${lastError.message}`,
-  ];
-  return safeLine(parts.filter(Boolean).join(', '));
-}
-
-function timingOf(progress: LiveProgress): string {
-  const { expectedSendAt, sentAt, polls, nextPollAt, nextTryAt, state, asOf, waitsUntil, pause } = progress;
-  const triesAt = nextTryAt ?? (pause && pause.by !== 'operator' ? pause.until : undefined);
-  const parts = [
-    sentAt === undefined && expectedSendAt !== undefined ? `send expected ${clock(expectedSendAt)}` : '',
-    sentAt === undefined ? '' : `sent ${clock(sentAt)}`,
-    polls > 0 ? counted(polls, 'poll') : '',
-    isEndState(state) || nextPollAt === undefined ? '' : `next poll ${clock(nextPollAt)}`,
-    triesAt === undefined ? '' : `tries again ${clock(triesAt)}`,
-    state === 'reconciling' && waitsUntil !== undefined ? `decides ${clock(waitsUntil)}` : '',
-    asOf === undefined ? '' : `as of ${clock(asOf)}`,
-  ];
-  return parts.filter(Boolean).join(', ');
-}
-
-/** The next step for a follow-up that does not continue by itself; empty if there is none. */
-function wayOut(progress: LiveProgress | undefined, workflowId: string): string {
-  if (!progress) return '';
-  const { state, waitReason } = progress;
-  const isUnreadable = state === 'polling' && waitReason !== undefined;
-  if (state !== 'blocked' && state !== 'reconciling' && !isUnreadable && !progress.failure) return '';
-  return plainLines(nextStep(progress, workflowId) ?? '').join(' ');
+/** Describes an update for a live display. */
+export function summariseUpdate(update: FollowUpUpdate): ProgressText {
+  const description = describeUpdate(update);
+  const error = update.progress?.lastError?.message;
+  const lastError = error === undefined ? '' : `, last error: ${safeLine(error)}`;
+  return { headline: `${plain(description.headline)}${lastError}`, timing: toLine(description) };
 }

@@ -1,19 +1,34 @@
 import type { WorkflowTrouble } from '../client/index.js';
+import type { Description, Row } from '../common/index.js';
 import { safeLine } from '../node/terminal-text.js';
 
 /** Formats rows of a name and a text, without empty ones. A row without a name continues the previous one. */
-export function rowsOf(rows: readonly (readonly [name: string, text: string | false | 0 | undefined])[]): string[] {
+export function rowsOf(rows: readonly Row[]): string[] {
   const shown = rows.flatMap(([name, text]) => (text ? [[name, text] as const] : []));
   const width = Math.max(...shown.map(([name]) => name.length)) + 2;
   return shown.map(([name, text]) => `${name.padEnd(width)}${text}`);
 }
 
-/** Converts Markdown for the Temporal UI to lines for a terminal, without marks and date. */
-export function plainLines(markdown: string): string[] {
-  return markdown
-    .replace(/\n\n_As of .*_$/, '')
-    .split('\n')
-    .map((line) => safeLine(line.replace(/\*\*|`/g, '')));
+/** Converts a text of a description to one line, without the marks of Markdown. */
+export function plain(text: string): string {
+  return safeLine(text.replace(/`([^`]*)`|<(https?:[^>]*)>/g, '$1$2'));
+}
+
+/** Formats the facts for a live display in one line. */
+export function toLine({ live = [] }: Description): string {
+  return live.flatMap(([name, text]) => (text ? `${name} ${plain(text)}` : [])).join(', ');
+}
+
+/** Formats a description for a terminal. */
+export function toLines({ headline, rows, nextSteps, lists = [] }: Description): string[] {
+  const steps = nextSteps.map((step, index): Row => [index === 0 ? 'to do' : '', step]);
+  return [
+    plain(headline),
+    ...rowsOf([...rows, ...steps].map(([name, text]) => [name, text && plain(text)])),
+    ...lists.flatMap(([title, items]) =>
+      items.length > 0 ? ['', title, ...items.map((item) => `  ${plain(item)}`)] : [],
+    ),
+  ];
 }
 
 /** `1 item`, `2 items` */

@@ -43,29 +43,7 @@ export function hash64(text: string): string {
   return digits;
 }
 
-const MAX_CODE_LENGTH = 300;
-
-/** Formats text from the service or an operator as inline code, which Markdown does not interpret. */
-export function markdownCode(text: string): string {
-  return `\`${text.replace(/[`\r\n]/g, ' ').slice(0, MAX_CODE_LENGTH)}\``;
-}
-
 /** Formats epoch milliseconds as ISO 8601 in UTC. */
 export function iso(ms: number): string {
   return new Date(ms).toISOString();
-}
-
-/** Formats an instant in ISO 8601 for people. */
-export type At = (iso: string) => string;
-
-/** `12:40:05 UTC`, with the date unless it is today. It names UTC because the Temporal UI shows local times. */
-export function markdownInstant(iso: string, nowMs: number): string {
-  const day = iso.slice(0, 10);
-  const time = `${iso.slice(11, 19)} UTC`;
-  return day === new Date(nowMs).toISOString().slice(0, 10) ? time : `${day} ${time}`;
-}
-
-/** The last line of all current details, which may be read long after they were written. */
-export function markdownAsOf(nowMs: number): string {
-  return `_As of ${new Date(nowMs).toISOString().slice(0, 19).replace('T', ' ')} UTC._`;
 }

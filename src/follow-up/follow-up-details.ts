@@ -1,70 +1,54 @@
-import { type At, markdownAsOf, markdownCode as code, markdownInstant } from '../common/index.js';
+import { type At, type Description, markdownCode as code, markdownLink, type Row } from '../common/index.js';
 import {
   type BlockReason,
-  type Delivered,
   FailureType,
   type FollowUpProgress,
+  isEndState,
   projectBudgetWorkflowId,
   type Refusal,
   type WaitReason,
 } from '../contract/index.js';
-import { describeRefusal, REFUSALS, REFUSED_ALONE } from '../protocol/index.js';
+import { DELIVERED, describeRefusal, REFUSALS, REFUSED_ALONE } from '../protocol/index.js';
 
-/**
- * Describes a follow-up in Markdown. Uses lists because the Temporal UI renders tables without spacing.
- *
- * @param at formats an instant. Default: in UTC, for the Temporal UI
- */
-export function describeProgress(
-  progress: FollowUpProgress,
+/** @param progress `asOf`: the time of its position, if that cannot be confirmed now */
+export function describeFollowUp(
+  progress: FollowUpProgress & { asOf?: string },
   workflowId: string,
-  nowMs: number,
-  at: At = (iso) => markdownInstant(iso, nowMs),
-): string {
-  const { projectId, state, job, lastError, failure, position, expectedSendAt, waitsUntil, nextTryAt, pause } =
-    progress;
-  const lines = [`**${headlineOf(progress, at)}**`, ''];
-  const row = (name: string, value: string) => lines.push(`- ${name}: ${value}`);
-  row('message', describeDelivery(progress, at));
-  if (position !== undefined) row('position', String(position));
-  if (expectedSendAt) row('send expected', at(expectedSendAt));
-  if (failure) row('why', code(`${failure.type}: ${failure.message}`));
-  if (job) {
-    const age = progress.jobSeenAt ? `, seen ${at(progress.jobSeenAt)}` : '';
-    const isOfThisTurn = progress.jobStatus === job.status;
-    const isInDoubt = state === 'reconciling' || failure?.delivered === 'unknown';
-    const elsewhere = isInDoubt ? 'job, possibly before this message' : 'job before this message';
-    row(isOfThisTurn ? 'job' : elsewhere, `${code(job.status ?? 'no status')}${age}`);
-    if (progress.prLink !== undefined) row('pull request', link(progress.prLink));
-    else if (isOfThisTurn) row('pull request', 'none');
-  }
-  if (lastError && !failure?.message.includes(lastError.message))
-    row('last error', `${code(lastError.message)}, ${at(lastError.at)}`);
-  if (nextTryAt !== undefined) row('tries again', at(nextTryAt));
-  else if (state === 'waiting-for-job')
-    row('polls', 'the pending activity `watchJob`, if there is one, shows the last poll and the next one');
-  else if (state === 'polling' || state === 'reconciling') {
-    row('polls', 'the pending activity `watchJob` shows the last poll and the next one in its heartbeat');
-  } else if (pause && pause.by !== 'operator') {
-    const earliest = pause.until === undefined ? '' : `${at(pause.until)} or later: `;
-    row('tries again', `${earliest}the workflow \`${projectBudgetWorkflowId(projectId)}\` shows when`);
-  } else if (state === 'blocked') row('tries again', 'the pending activity `askForSlot`, if there is one, shows when');
-  if (waitsUntil) row(state === 'reconciling' ? 'decides' : 'gives up', at(waitsUntil));
-  const step = nextStep(progress, workflowId);
-  if (step !== undefined) row('to do', step);
-  lines.push('', markdownAsOf(nowMs));
-  return lines.join('\n');
+  at: At,
+): Description {
+  const { projectId, state, failure, polls, lastError, pause, waitsUntil } = progress;
+  const time = (iso: string | false | undefined) => iso && at(iso);
+  const retryAt = pause?.by !== 'operator' && time(pause?.until);
+  const isReconciling = state === 'reconciling';
+  const live: Row[] = [
+    ['send expected', time(progress.expectedSendAt)],
+    ['polls', polls > 0 && String(polls)],
+    ['next poll', time(progress.nextPollAt)],
+    ['tries again', time(progress.nextTryAt) ?? (retryAt && `${retryAt} or later`)],
+    ['decides', time(isReconciling && waitsUntil)],
+    ['as of', time(progress.asOf)],
+  ];
+  const isNews = lastError && !failure?.message.includes(lastError.message);
+  const [headline, ...nextSteps] = describeState(progress, workflowId, at);
+  return {
+    headline,
+    rows: [
+      ['message', describeDelivery(progress, at)],
+      ...live,
+      ['why', failure && code(`${failure.type}: ${failure.message}`)],
+      ...describeJob(progress, at),
+      ['last error', isNews && `${code(lastError.message)}, ${at(lastError.at)}`],
+      ['gives up', time(!isReconciling && waitsUntil)],
+    ],
+    live,
+    nextSteps,
+    newer:
+      !isEndState(state) &&
+      `\`follow-up status ${workflowId}\`, the pending activities, and the workflow \`${projectBudgetWorkflowId(projectId)}\``,
+  };
 }
 
-/** Text for `delivered`: within a sentence, and (below) alone. */
-const WAS: Readonly<Record<Delivered, string>> = {
-  yes: 'delivered',
-  no: 'not delivered',
-  unknown: 'possibly delivered',
-};
-const DELIVERED = { ...WAS, unknown: '**unknown** whether it was delivered' };
-
-function describeDelivery({ failure, sentAt, delivery, state, earlierSendUnknown }: FollowUpProgress, at: At) {
+function describeDelivery({ failure, sentAt, delivery, state, earlierSendUnknown }: FollowUpProgress, at: At): string {
   if (failure) return DELIVERED[failure.delivered];
   if (sentAt !== undefined) {
     const how = delivery === 'assumed' ? 'assumed delivered' : 'delivered';
@@ -76,129 +60,134 @@ function describeDelivery({ failure, sentAt, delivery, state, earlierSendUnknown
   return state === 'sending' ? 'being sent' : 'not sent yet';
 }
 
-/** The state of a follow-up as one line of Markdown. */
-export function headlineOf(progress: FollowUpProgress, at: At): string {
-  const { state, failure, projectId } = progress;
-  if (failure) return `${state}: the message was ${WAS[failure.delivered]}`;
+/** The job, and the pull request of this message's turn. */
+function describeJob({ job, jobSeenAt, jobStatus, prLink, state, failure }: FollowUpProgress, at: At): Row[] {
+  if (!job) return [];
+  const isOfThisTurn = jobStatus === job.status;
+  const isInDoubt = state === 'reconciling' || failure?.delivered === 'unknown';
+  const turn = isOfThisTurn ? '' : `, ${isInDoubt ? 'possibly ' : ''}before this message`;
+  const age = jobSeenAt ? `, seen ${at(jobSeenAt)}` : '';
+  return [
+    ['job', `${code(job.status ?? 'no status')}${turn}${age}`],
+    ['pull request', prLink === undefined ? isOfThisTurn && 'none' : markdownLink(prLink)],
+  ];
+}
+
+type State = [headline: string, ...nextSteps: string[]];
+
+function describeState(progress: FollowUpProgress, workflowId: string, at: At): State {
+  const { state, failure, projectId, position, sentAt, waitReason } = progress;
+  if (failure) return [`${state}: the message was ${DELIVERED[failure.delivered]}`, ...afterFailure(progress)];
+  const place = position === undefined ? '' : `, position ${position}`;
+  const job = (status: string | undefined) => (status === undefined ? '' : `, job ${code(status)}`);
+  const pollNow = `\`follow-up poll-now ${workflowId}\``;
   switch (state) {
     case 'waiting-for-budget':
-      if (progress.nextTryAt !== undefined) return 'waiting to try again: the last attempt did not send';
-      return `waiting for a slot of project ${projectId}`;
+      return progress.nextTryAt === undefined
+        ? [
+            `waiting for a slot of project ${code(projectId)}${place}`,
+            'nothing: it is sent in its turn',
+            `to cancel it: \`follow-up cancel ${workflowId}\``,
+          ]
+        : [
+            'waiting to try again: the last attempt did not send',
+            'nothing: it tries again automatically',
+            `to try at once: ${pollNow}`,
+          ];
     case 'waiting-for-job':
-      return 'waiting for the job: another turn is in progress';
-    case 'sending':
-      return 'sending';
+      return [
+        `waiting for the job: another turn is in progress${job(progress.job?.status)}`,
+        'nothing: it is sent when the job is at rest',
+        `to poll now: ${pollNow}`,
+      ];
     case 'reconciling':
-      return 'reconciling: finding out whether the message was delivered';
-    case 'polling':
-      return `sent, waiting for the agent${progress.waitReason ? ', but the job cannot be read' : ''}`;
-    case 'blocked':
-      return `blocked: ${describeBlock(progress, at)}`;
+      return [
+        'reconciling: finding out whether the message was delivered',
+        'look at the job',
+        `if the message is there: \`follow-up resolve ${workflowId} sent\``,
+        `if it is not: \`follow-up resolve ${workflowId} notSent\`, which sends it again`,
+      ];
+    case 'polling': {
+      const sent = sentAt === undefined ? 'sent' : `sent ${at(sentAt)}`;
+      const headline = `${sent}, waiting for the agent${job(progress.jobStatus)}`;
+      if (waitReason === undefined) return [headline, 'nothing', `to poll now: ${pollNow}`];
+      const [, ...nextSteps] = describeBlock(progress, pollNow, at);
+      return [`${headline}, but the job cannot be read`, ...nextSteps];
+    }
+    case 'blocked': {
+      const [why, ...nextSteps] = describeBlock(progress, pollNow, at);
+      return [`blocked: ${why}${place}`, ...nextSteps];
+    }
     case 'job-failed':
-      return 'job-failed: the message was delivered, and the agent job failed';
+      return ['job-failed: the message was delivered, and the agent job failed', ...afterFailure(progress)];
     default:
-      return state;
+      return [state];
   }
 }
 
-function describeBlock({ waitReason = 'service', pause }: FollowUpProgress, at: At): string {
-  if (isRefusal(waitReason) && pause) {
-    const what = describeRefusal(waitReason, pause.statusCode);
-    return pause.by === 'message' ? `${what} to this message, ${REFUSED_ALONE.what}` : what;
+function describeBlock({ projectId, waitReason = 'service', pause }: FollowUpProgress, pollNow: string, at: At): State {
+  const [why, ...nextSteps] = describeReason(waitReason, projectId);
+  if (waitReason === 'paused') {
+    const until = pause?.until === undefined ? 'until it is resumed' : `until ${at(pause.until)}`;
+    const note = pause?.note === undefined ? '' : ` (${code(pause.note)})`;
+    return [`${why} by an operator ${until}${note}`, ...nextSteps];
   }
-  const why = BLOCKED[waitReason] ?? waitReason;
-  if (waitReason !== 'paused') return why;
-  const until = pause?.until === undefined ? 'until it is resumed' : `until ${at(pause.until)}`;
-  const note = pause?.note === undefined ? '' : ` (${code(pause.note)})`;
-  return `${why} by an operator ${until}${note}`;
+  if (!isRefusal(waitReason)) return [why, ...nextSteps];
+  const what = pause ? describeRefusal(waitReason, pause.statusCode) : why;
+  const tryNow = `to try at once: ${pause ? resumeOf(projectId) : pollNow}`;
+  if (pause?.by !== 'message') return [what, ...nextSteps, tryNow];
+  return [`${what} to this message, ${REFUSED_ALONE.what}`, `${REFUSED_ALONE.fix}; it continues automatically`, tryNow];
 }
 
 const isRefusal = (reason: WaitReason | BlockReason): reason is Refusal => reason in REFUSALS;
+const resumeOf = (projectId: string) => `\`follow-up budget resume ${projectId}\``;
 
-/** Texts for the reasons that block a follow-up. The other reasons to wait don't. */
-export const BLOCKED: Readonly<Partial<Record<WaitReason | BlockReason, string>>> = {
-  paused: 'the project is paused',
-  limited: REFUSALS.limited.what,
-  credentials: `${REFUSALS.credentials.what}, or the project has no API key`,
-  payment: REFUSALS.payment.what,
-  outage: REFUSALS.outage.what,
-  'queue-full': "the project's queue is full",
-  counting: "the project's budget is counting earlier sends",
-  'budget-stopped': "the project's budget was stopped",
-  'budget-silent': "the project's budget does not reply",
-  service: 'the job cannot be read, or is not found',
-};
-
-/** Only a plain web address becomes a link. Other text from the service stays text. */
-function link(url: string): string {
-  return /^https?:\/\/[\w.~:/?#@!$&'*+,;=%-]+$/.test(url) ? `<${url}>` : code(url);
-}
-
-/** The next step for a person, in Markdown; `undefined` if there is none. */
-export function nextStep(progress: FollowUpProgress, workflowId: string): string | undefined {
-  const { state } = progress;
-  switch (state) {
-    case 'waiting-for-budget':
-      if (progress.nextTryAt !== undefined)
-        return `nothing: it tries again automatically. To try at once: \`follow-up poll-now ${workflowId}\``;
-      return `nothing. Its position now: \`follow-up status ${workflowId}\`. To cancel it: \`follow-up cancel ${workflowId}\``;
-    case 'waiting-for-job':
-      return `nothing: it is sent when the job is at rest. To poll now: \`follow-up poll-now ${workflowId}\``;
-    case 'reconciling':
-      return `look at the job. If the message is there: \`follow-up resolve ${workflowId} sent\`. If it is not: \`follow-up resolve ${workflowId} notSent\`, which sends it again`;
-    case 'polling':
-      if (progress.waitReason) return wayOutOfBlock(progress, workflowId);
-      return `nothing. The latest poll: \`follow-up status ${workflowId}\`. To poll now: \`follow-up poll-now ${workflowId}\``;
-    case 'blocked':
-      return wayOutOfBlock(progress, workflowId);
-    case 'sending':
-    case 'completed':
-    case 'archived':
-      return undefined;
-    default:
-      return afterFailure(progress);
-  }
-}
-
-function wayOutOfBlock({ projectId, waitReason, pause }: FollowUpProgress, workflowId: string): string {
-  const resume = `\`follow-up budget resume ${projectId}\``;
-  const tryNow = pause ? resume : `\`follow-up poll-now ${workflowId}\``;
-  switch (waitReason) {
+/** Why a message cannot be sent now, and the way out. */
+export function describeReason(reason: WaitReason | BlockReason, projectId: string): State {
+  switch (reason) {
+    case 'slot':
+    case 'job-busy':
+      return ['not enough slots are free'];
     case 'paused':
-      return `${resume}, if the pause is no longer wanted`;
-    case 'limited':
-    case 'credentials':
-    case 'payment':
-    case 'outage':
-      return `${pause?.by === 'message' ? REFUSED_ALONE.fix : REFUSALS[waitReason].fix}; it continues automatically. To try at once: ${tryNow}`;
+      return ['the project is paused', `${resumeOf(projectId)}, if the pause is no longer wanted`];
     case 'queue-full':
-      return 'nothing: it asks for a place again automatically';
+      return ["the project's queue is full", 'nothing: it asks for a place again automatically'];
     case 'counting':
-      return 'nothing: it continues automatically within minutes';
+      return ["the project's budget is counting earlier sends", 'nothing: it continues automatically within minutes'];
     case 'budget-stopped':
-      return `\`follow-up budget restore ${projectId}\``;
-    case 'budget-silent':
-      return `\`follow-up doctor\` shows why \`${projectBudgetWorkflowId(projectId)}\` does not answer, and how to fix it`;
-    default:
-      return 'fix the agent job service or the connection to it; it continues automatically';
+      return ["the project's budget was stopped", `\`follow-up budget restore ${projectId}\``];
+    case 'budget-silent': {
+      const budget = `\`${projectBudgetWorkflowId(projectId)}\``;
+      const fix = `\`follow-up doctor\` shows why ${budget} does not answer, and how to fix it`;
+      return ["the project's budget does not reply", fix];
+    }
+    case 'service': {
+      const fix = 'fix the agent job service or the connection to it; it continues automatically';
+      return ['the job cannot be read, or is not found', fix];
+    }
+    default: {
+      const what = reason === 'credentials' ? ', or the project has no API key' : '';
+      return [`${REFUSALS[reason].what}${what}`, `${REFUSALS[reason].fix}; it continues automatically`];
+    }
   }
 }
 
-function afterFailure({ projectId, jobId, state, failure }: FollowUpProgress): string {
+function afterFailure({ projectId, jobId, state, failure }: FollowUpProgress): string[] {
   const again = `\`follow-up send ${projectId} ${jobId} --prompt …\``;
-  if (state === 'delivery-unknown') return `look at the job. If the message is not there, send it again: ${again}`;
-  if (state === 'timed-out') return `look at the job, which may still be at work. A new message waits for it: ${again}`;
-  if (failure?.delivered === 'yes' || state === 'job-failed') return `look at the job. A new message: ${again}`;
+  if (state === 'delivery-unknown') return ['look at the job', `if the message is not there, send it again: ${again}`];
+  if (state === 'timed-out')
+    return ['look at the job, which may still be at work', `a new message waits for it: ${again}`];
+  if (failure?.delivered === 'yes' || state === 'job-failed') return ['look at the job', `a new message: ${again}`];
   switch (failure?.type) {
     case FailureType.InvalidInput:
-      return 'correct the input, and start it again with another key';
+      return ['correct the input, and start it again with another key'];
     case FailureType.JobNotFound:
-      return 'check the ids of the project and the job, and start it again with another key';
+      return ['check the ids of the project and the job, and start it again with another key'];
     case FailureType.JobArchived:
-      return 'nothing: an archived job takes no message';
+      return ['nothing: an archived job takes no message'];
     case FailureType.Closed:
-      return `its key is already used. To send it with another key: ${again}`;
+      return [`its key is already used; to send it with another key: ${again}`];
     default:
-      return `to send it anyway: ${again}`;
+      return [`to send it anyway: ${again}`];
   }
 }

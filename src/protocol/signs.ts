@@ -1,4 +1,4 @@
-import { type Refusal, refusals, type SendOutcome } from '../contract/index.js';
+import { type Delivered, type Refusal, refusals, type SendOutcome } from '../contract/index.js';
 
 /** What the body of a 2xx is: a job, nothing, something else, or unknown because it could not be read. */
 export type BodyKind = 'job' | 'none' | 'other' | 'unread';
@@ -84,3 +84,10 @@ export function describeRefusal(reason: Refusal, statusCode?: number): string {
   const isNamed = statusCode !== undefined && reason !== 'outage';
   return isNamed ? `the service answers ${statusCode}` : REFUSALS[reason].what;
 }
+
+/** Whether a message was delivered, within a sentence. */
+export const DELIVERED: Readonly<Record<Delivered, string>> = {
+  yes: 'delivered',
+  no: 'not delivered',
+  unknown: 'possibly delivered',
+};

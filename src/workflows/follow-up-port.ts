@@ -17,8 +17,9 @@ import {
   workflowInfo,
 } from '@temporalio/workflow';
 import type { Activities } from '../activities/index.js';
+import { toMarkdown } from '../common/index.js';
 import { type Delivered, type FollowUpSettings, MAX_KEYWORD_LENGTH, SearchAttribute } from '../contract/index.js';
-import { describeProgress } from '../follow-up/follow-up-details.js';
+import { describeFollowUp } from '../follow-up/follow-up-details.js';
 import { readWatchResult, type WatchRequest, type WatchResult } from '../follow-up/judge.js';
 import {
   type FollowUpPort,
@@ -137,7 +138,7 @@ function createDisplay(workflowId: string, arePrivate: () => boolean): FollowUpP
       });
     shownSendAtMs = lastSendAtMs;
     if (pairs.length > 0) upsertSearchAttributes(pairs);
-    setCurrentDetails(describeProgress(progress, workflowId, Date.now()));
+    setCurrentDetails(toMarkdown((at) => describeFollowUp(progress, workflowId, at), Date.now()));
   };
 }
 

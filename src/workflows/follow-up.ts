@@ -10,7 +10,7 @@ import {
   workflowInfo,
 } from '@temporalio/workflow';
 import { z } from 'zod';
-import { defined, hash64 } from '../common/index.js';
+import { defined, hash64, toMarkdown } from '../common/index.js';
 import {
   type Delivered,
   endOf,
@@ -32,7 +32,7 @@ import {
 } from '../contract/index.js';
 import { Failed } from '../follow-up/failed.js';
 import { FollowUp } from '../follow-up/flow.js';
-import { describeProgress } from '../follow-up/follow-up-details.js';
+import { describeFollowUp } from '../follow-up/follow-up-details.js';
 import { outcomeOfFailure, replySignal, signalledReplySchema, wakeSignal } from '../protocol/index.js';
 import { failure, invalidInput } from './failures.js';
 import { createPort, wasDelivered } from './follow-up-port.js';
@@ -162,7 +162,7 @@ function refuse({ projectId, jobId }: KnownIds, issues: InputIssue[], delivered:
     const learnedAt = new Date().toISOString();
     const progress: FollowUpProgress = { projectId, jobId, ...ended, learnedAt, polls: 0 };
     setHandler(progressQuery, () => progress);
-    setCurrentDetails(describeProgress(progress, workflowInfo().workflowId, Date.now()));
+    setCurrentDetails(toMarkdown((at) => describeFollowUp(progress, workflowInfo().workflowId, at), Date.now()));
   }
   return refusal;
 }

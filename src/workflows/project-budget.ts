@@ -17,7 +17,7 @@ import { wasDelivered } from '../budget/sends.js';
 import { type BudgetState, newState } from '../budget/state.js';
 import { budgetStatus } from '../budget/status.js';
 import { trim } from '../budget/trim.js';
-import { instantMsSchema } from '../common/index.js';
+import { instantMsSchema, toMarkdown } from '../common/index.js';
 import {
   type BudgetStatus,
   budgetStatusQuery,
@@ -124,7 +124,8 @@ function createPort(projectId: string, budget: Budget, isAskedToCancel: () => bo
     isTooLong: () => workflowInfo().continueAsNewSuggested,
     show: () => {
       const nowMs = Date.now();
-      const details = describeBudget(budgetStatus(projectId, budget.state, nowMs, { maxSends: SHOWN_SENDS }), nowMs);
+      const status = budgetStatus(projectId, budget.state, nowMs, { maxSends: SHOWN_SENDS });
+      const details = toMarkdown((at) => describeBudget(status, at), nowMs);
       setCurrentDetails(isAskedToCancel() ? `${cancelRefusal(projectId)}\n\n${details}` : details);
       recordMetrics();
     },

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { describeBudget } from '../../src/budget/budget-details.js';
+import { toMarkdown } from '../../src/common/index.js';
 import { HOUR, MINUTE, SECOND, T0 } from './support.js';
 import { type Response, VirtualProject } from './virtual-project.js';
 
@@ -33,7 +34,8 @@ describe('8 of 28 messages that are always refused', () => {
     project.run(2 * MINUTE);
     const status = project.budget.status();
     expect(status.refused).toEqual([{ reason: 'credentials', statusCode: 403, messages: 8, of: 28, accepted: 20 }]);
-    expect(describeBudget(status, project.nowMs)).toContain('403 to 8 of 28 messages (others are accepted)');
+    const details = toMarkdown((at) => describeBudget(status, at), project.nowMs);
+    expect(details).toContain('403 to 8 of 28 messages (others are accepted)');
   });
 
   it.each([

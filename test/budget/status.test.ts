@@ -1,8 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import { describeBudget } from '../../src/budget/budget-details.js';
+import { toMarkdown } from '../../src/common/index.js';
 import { closed, followUp, HOUR, MINUTE, OVER, TestBudget } from './support.js';
 
-const descriptionOf = (budget: TestBudget) => describeBudget(budget.status(), budget.nowMs);
+const descriptionOf = (budget: TestBudget) => toMarkdown((at) => describeBudget(budget.status(), at), budget.nowMs);
 
 describe('the description of a budget', () => {
   it('does not say that other messages are accepted if each was refused for its own reason', () => {

@@ -1,9 +1,10 @@
 import { expect, test } from 'vitest';
-import { describeBatchResult, describePreview, exitCodeOfBatch, formatBatch } from '../../src/cli/batch-commands.js';
+import { describeBatch } from '../../src/batch/batch-details.js';
+import { describeBatchResult, describePreview, exitCodeOfBatch } from '../../src/cli/batch-commands.js';
+import { clock, toLines } from '../../src/cli/lines.js';
 import type { BatchItem, BatchStatus, FollowUpBatchResult } from '../../src/contract/index.js';
 import { timeless } from './run-cli.js';
 
-const now = new Date('2026-11-21T10:00:00Z');
 const item = (index: number, more: Partial<BatchItem> = {}): BatchItem => ({
   ...{ index, projectId: 'demo', jobId: `job-${index}`, workflowId: `follow-up/demo/job-${index}/nightly:${index}` },
   ...more,
@@ -21,31 +22,59 @@ test('the text of a batch counts its items, says why it is held or cut off and w
     hold: { name: 'canary', reason: 'the canary has ended: 5 of 200 items', at: '2026-11-21T09:50:00Z' },
   };
   const error = { type: 'DeliveryUnknown', message: 'not\u001b[31m\nknown', delivered: 'unknown' } as const;
-  const text = formatBatch(status, [item(3, { status: 'failed' }), item(4, { error })], now);
-  expect(timeless(text)).toMatchInlineSnapshot(`
-    "batch    nightly, held
-    held     since TIME: the canary has ended: 5 of 200 items; follow-up batch continue nightly, or follow-up batch cancel nightly
-    items    50 of 200 done: 40 completed, 3 archived, 2 failed, 5 without a result (DeliveryUnknown 3, JobNotFound 2), 50 open, 12 of them waiting for budget, 100 not started
-    started  TIME
-      follow-up/demo/job-3/nightly:3  the agent job failed
-      follow-up/demo/job-4/nightly:4  DeliveryUnknown: not known (delivered: unknown)
-      and 5 more failures; --json has them all"
+  const textOf = (more: Partial<BatchStatus>, failures: BatchItem[] = []) =>
+    timeless(toLines(describeBatch({ ...status, ...more }, failures, clock)).join('\n'));
+  expect(textOf({}, [item(3, { status: 'failed' }), item(4, { error })])).toMatchInlineSnapshot(`
+    "50 of 200 ended, held since TIME: the canary has ended: 5 of 200 items
+    batch             nightly
+    completed         40
+    archived          3
+    agent job failed  2
+    no result         5 (DeliveryUnknown 3, JobNotFound 2; 3 possibly delivered)
+    open              50, 12 of them waiting for budget
+    not started       100
+    open at most      50
+    started           TIME
+    to do             follow-up batch continue nightly
+                      follow-up batch cancel nightly
+
+    Failed items
+      item 4, follow-up/demo/job-3/nightly:3: the agent job failed
+      item 5, follow-up/demo/job-4/nightly:4: possibly delivered, DeliveryUnknown: not known
+      and 5 more: follow-up batch status nightly --json"
   `);
-  const cutOff = formatBatch({ ...status, cutOff: 'terminated', stillRunning: 2 }, [], now);
-  expect(cutOff).toContain('nightly, terminated, without a result');
-  expect(cutOff).toContain('2 follow-ups still running: follow-up list --batch nightly');
+  const cutOff = textOf({ cutOff: 'terminated', stillRunning: 2 });
+  expect(cutOff).toContain('50 of 200 ended, terminated without a result\n');
+  expect(cutOff).toMatch(/^to do +2 of its follow-ups still run: follow-up list --batch nightly$/m);
   expect(cutOff).not.toContain('held');
 });
 
-test('a result lists at most twenty pull requests', () => {
+test('a result lists at most twenty pull requests and failures', () => {
   const items = Array.from({ length: 23 }, (_, index) =>
     item(index, { status: 'completed', prLink: `https://x/${index}` }),
   );
-  const lines = describeBatchResult('b', { ...result, total: 23, completed: 23, items }).split('\n');
-  expect(lines[1]).toBe('  follow-up/demo/job-0/nightly:0  https://x/0');
-  expect(lines.slice(21)).toEqual(['  and 3 more pull requests; --json has them all']);
-  const ofLongBatch = describeBatchResult('b', { ...result, truncated: true, items: items.slice(0, 1) });
-  expect(ofLongBatch).toMatch(/\n {2}and more pull requests; --json has them all$/);
+  const failed = items.map(({ index }) => item(index, { status: 'failed' }));
+  const linesOf = (more: Partial<FollowUpBatchResult>) =>
+    describeBatchResult('b', { ...result, total: 23, ...more }).split('\n');
+  const lines = linesOf({ completed: 23, items });
+  expect(lines.slice(0, 6)).toEqual([
+    '23 of 23 ended',
+    'batch      b',
+    'completed  23',
+    '',
+    'Pull requests',
+    '  follow-up/demo/job-0/nightly:0 https://x/0',
+  ]);
+  expect(lines.slice(25)).toEqual(['  and 3 more: follow-up batch status b --json']);
+  expect(linesOf({ completed: 23, truncated: true, items: items.slice(0, 1) }).at(-1)).toBe(
+    '  and more: follow-up batch status b --json',
+  );
+  const failures = linesOf({ failed: 23, items: failed });
+  expect(failures.slice(-3)).toEqual([
+    '  item 19, follow-up/demo/job-18/nightly:18: the agent job failed',
+    '  item 20, follow-up/demo/job-19/nightly:19: the agent job failed',
+    '  and 3 more: follow-up batch status b --json',
+  ]);
 });
 
 test.each([

@@ -31,8 +31,9 @@ test('each job of a list gets one message, even if ids begin with - or _, and th
   const { exitCode, stdout, stderr } = await runCli(args, { env: rig.env, stdin: '-job\r\n\r\n_job\n' });
   expect(exitCode, stderr).toBe(0);
   const link = (job: string, index: number) =>
-    `follow-up/${projectId}/${job}/${id}:${index}  https://\\S+/${job}/pull/\\d+`;
-  expect(stdout).toMatch(new RegExp(`^${id}: 2 of 2 done: 2 completed\n  ${link('-job', 0)}\n  ${link('_job', 1)}\n$`));
+    `  follow-up/${projectId}/${job}/${id}:${index} https://\\S+/${job}/pull/\\d+\n`;
+  const links = `Pull requests\n${link('-job', 0)}${link('_job', 1)}`;
+  expect(stdout).toMatch(new RegExp(`^2 of 2 ended\nbatch +${id}\ncompleted +2\n\n${links}$`));
   expect(stderr).toContain(`started follow-up-batch/${id}\n`);
   // The end says no counts: the result has them. The view may show them shortly before.
   expect(stderr.endsWith(`\nbatch ${id}: ended\n`), stderr).toBe(true);
@@ -70,7 +71,7 @@ test('--no-wait prints the ids; the same id finds its batch again, and is refuse
   expect(await batch('retry', id)).toMatchObject(refused('is still running'));
 
   const interrupted = openCli(runArgs(id, '--json'), { env: rig.env, stdin });
-  await eventually('the progress is shown', () => interrupted.stderr().includes('0 of 2 done'));
+  await eventually('the progress is shown', () => interrupted.stderr().includes('0 of 2 ended'));
   interrupted.kill('SIGINT');
   const end = await interrupted.ended;
   expect(end).toMatchObject({ exitCode: 130, stderr: expect.stringContaining(`follow-up batch status ${id}`) });
@@ -82,7 +83,7 @@ test('--no-wait prints the ids; the same id finds its batch again, and is refuse
   const ended = await batch('status', id, '--watch');
   expect(ended.exitCode).toBe(4);
   expect(ended.stdout).toMatch(
-    /^\S+: 2 of 2 done: 2 without a result \(Cancelled 2\), cancelled\n {2}\S+ +Cancelled: .*: no\)$/m,
+    /^2 of 2 ended, cancelled\nbatch .*\nno result +2 \(Cancelled 2\)\n[^]*\n {2}item 2, \S+: not delivered, Cancelled: .*$/m,
   );
 });
 
@@ -115,9 +116,11 @@ test('a list that does not fit into one payload is handed over in pieces, and co
 test('a batch is held after its canary, shows that in run and status, and continues on command', async () => {
   const id = newId();
   const running = openCli(runArgs(id, '--canary', '1', '--json'), { env: rig.env, stdin: line('one') + line('two') });
-  const hint = `: the canary has ended: 1 of 2 items; follow-up batch continue ${id}, or follow-up batch cancel ${id}`;
-  await eventually('it is held', () => running.stderr().includes(hint));
-  expect((await batch('status', id)).stdout).toMatch(new RegExp(`^batch +${id}, held\nheld +since .*${hint}$`, 'm'));
+  const ways = [`follow-up batch continue ${id}`, `follow-up batch cancel ${id}`];
+  await eventually('it is held', () => running.stderr().includes(`; ${ways.join(', or ')}`));
+  const { stdout: shown } = await batch('status', id);
+  expect(shown).toMatch(/^1 of 2 ended, held since .*: the canary has ended: 1 of 2 items\n/);
+  expect(shown).toMatch(new RegExp(`^to do +${ways.join('\n +')}$`, 'm'));
   expect(delivered('two')).toBe(0);
   const hold = { name: 'canary', reason: expect.any(String) };
   expect((await ask('status', id)).document).toMatchObject({ canary: 1, waitingToStart: 1, hold });
@@ -140,8 +143,10 @@ test('status shows counts, failures and items; retry sends what is asked for, an
   const states = running.items.map((row: { status: string }) => row.status);
   expect(states).toEqual(['completed', 'pending', 'error', 'failed']);
   const { stdout } = await batch('status', id);
-  expect(stdout).toMatch(/^items +3 of 4 done: 1 completed, 1 failed, 1 without a result \(JobNotFound 1\), 1 open/m);
-  expect(stdout).toMatch(/\/missing-1\/\S+:2 +JobNotFound: .*: no\)\n.*\/fail-1\/\S+:3 +the agent job failed$/m);
+  expect(stdout).toMatch(/^completed +1\nagent job failed +1\nno result +1 \(JobNotFound 1\)\nopen +1\b/m);
+  expect(stdout).toMatch(
+    /^ {2}item 3, \S+\/missing-1\/\S+:2: not delivered, JobNotFound: .*\n {2}item 4, \S+:3: the agent job failed$/m,
+  );
 
   // Nobody knows whether a follow-up delivered its message if it was terminated before it settled.
   await rig.stack.client.workflow.getHandle(`follow-up/${held}/unknown/${id}:1`).terminate('for the test');

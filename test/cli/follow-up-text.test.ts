@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
-import { cellsOf, describeUpdate } from '../../src/cli/follow-up-commands.js';
+import { cellsOf, describeUpdate, summariseUpdate } from '../../src/cli/follow-up-commands.js';
+import { toLines } from '../../src/cli/lines.js';
 import type { FollowUpUpdate, LiveProgress } from '../../src/client/index.js';
 import type { FollowUpStanding } from '../../src/contract/index.js';
 import { plainText, safeJson, safeLine } from '../../src/node/terminal-text.js';
@@ -20,8 +21,8 @@ test.each<[what: string, more: Partial<LiveProgress> & FollowUpStanding, headlin
   [
     'polls its job',
     { state: 'polling', sentAt: at, polls: 2, nextPollAt: at, jobStatus: 'active' },
-    'sent, waiting for the agent, job active',
-    'sent TIME, 2 polls, next poll TIME',
+    'sent TIME, waiting for the agent, job active',
+    'polls 2, next poll TIME',
   ],
   // The status before the send is no news.
   ['is being sent', { state: 'sending', job: { status: 'completed' } }, 'sending', ''],
@@ -41,7 +42,7 @@ test.each<[what: string, more: Partial<LiveProgress> & FollowUpStanding, headlin
     'is blocked because the service refuses its message alone',
     { state: 'blocked', waitReason: 'credentials', lastError, pause: { by: 'message', until: at } },
     'blocked: the service answers 401 or 403 to this message, but accepts others, last error: HTTP 401: no',
-    'tries again TIME',
+    'tries again TIME or later',
   ],
   [
     'is blocked by a pause of an operator',
@@ -55,18 +56,58 @@ test.each<[what: string, more: Partial<LiveProgress> & FollowUpStanding, headlin
       state: 'delivery-unknown',
       failure: { type: 'DeliveryUnknown', message: 'It cannot be told', delivered: 'unknown' },
     },
-    'delivery-unknown: the message was possibly delivered, DeliveryUnknown: It cannot be told',
+    'delivery-unknown: the message was possibly delivered',
     '',
   ],
 ])('the text shows that a follow-up %s', (_what, more, headline, timing) => {
   const progress = { projectId: 'p', jobId: 'j', learnedAt: at, polls: 0, ...more };
-  const text = describeUpdate({ summary, progress });
+  const text = summariseUpdate({ summary, progress });
   expect([timeless(text.headline), timeless(text.timing)]).toEqual([headline, timing]);
+});
+
+const columnsOf = (progress: LiveProgress) => timeless(toLines(describeUpdate({ summary, progress })).join('\n'));
+const facts = { projectId: 'p', jobId: 'j', learnedAt: at };
+
+test('the columns of a follow-up have its delivery, polls, job, pull request, last error, end and what to do', () => {
+  const job = { status: 'active', prLink: 'https://x/1' };
+  const sent = { ...facts, state: 'polling', delivery: 'sent', sentAt: at, polls: 2, nextPollAt: at } as const;
+  const seen = { job, jobSeenAt: at, jobStatus: 'active', prLink: job.prLink, lastError, waitsUntil: at };
+  expect(columnsOf({ ...sent, ...seen })).toMatchInlineSnapshot(`
+    "sent TIME, waiting for the agent, job active
+    message       delivered TIME
+    polls         2
+    next poll     TIME
+    job           active, seen TIME
+    pull request  https://x/1
+    last error    HTTP 401: no, TIME
+    gives up      TIME
+    to do         nothing
+                  to poll now: follow-up poll-now follow-up/p/j/k"
+  `);
+});
+
+test('the columns of a follow-up with an unknown delivery say why, and what to do in either case', () => {
+  const failure = { type: 'DeliveryUnknown', message: 'It cannot be told', delivered: 'unknown' } as const;
+  expect(columnsOf({ ...facts, polls: 0, state: 'delivery-unknown', failure })).toMatchInlineSnapshot(`
+    "delivery-unknown: the message was possibly delivered
+    message  possibly delivered
+    why      DeliveryUnknown: It cannot be told
+    to do    look at the job
+             if the message is not there, send it again: follow-up send p j --prompt …"
+  `);
+  expect(columnsOf({ ...facts, polls: 0, state: 'reconciling', waitsUntil: at })).toMatchInlineSnapshot(`
+    "reconciling: finding out whether the message was delivered
+    message  possibly delivered
+    decides  TIME
+    to do    look at the job
+             if the message is there: follow-up resolve follow-up/p/j/k sent
+             if it is not: follow-up resolve follow-up/p/j/k notSent, which sends it again"
+  `);
 });
 
 test('the text of a follow-up without a worker says what Temporal itself knows', () => {
   const known = { ...summary, state: 'polling' as const, jobStatus: 'active' };
-  const { headline } = describeUpdate({ summary: known, progressUnavailable: 'no worker runs' });
+  const { headline } = summariseUpdate({ summary: known, progressUnavailable: 'no worker runs' });
   expect(headline).toBe('progress unavailable: no worker runs; last known: polling, job active');
 });
 

@@ -63,7 +63,9 @@ test('a follow-up is sent once, found again by its key, shown, polled, listed an
     return status.document.progress?.jobStatus === 'active' ? status : undefined;
   });
   expect(running).toMatchObject({ exitCode: 0, document: { status: 'running', progress: { state: 'polling' } } });
-  expect((await run('status', stuck)).stdout).toMatch(/^sent, waiting for the agent, job active\nsent .* polls?/);
+  expect((await run('status', stuck)).stdout).toMatch(
+    /^sent \S+ \S+, waiting for the agent, job active\nmessage +delivered .*\npolls +\d/,
+  );
   expect(await run('poll-now', stuck)).toMatchObject({ exitCode: 0, stdout: `asked ${stuck} to poll its job\n` });
   expect(await run('resolve', stuck, 'sent')).toMatchObject({ exitCode: 2 });
 
@@ -91,8 +93,16 @@ test('a follow-up is sent once, found again by its key, shown, polled, listed an
   expect(await ask(...sendOf('stuck-1', 'k'))).toMatchObject({ exitCode: 4, document: { error } });
   const ended = await ask('status', stuck);
   expect(ended).toMatchObject({ exitCode: 0, document: { status: 'failed', state: 'cancelled', error } });
-  const shown = 'cancelled TIME\nCancelled: Cancelled after the send (delivered: yes)\n';
-  expect(timeless((await run('status', stuck)).stdout)).toBe(shown);
+  expect(timeless((await run('status', stuck)).stdout)).toBe(
+    [
+      'cancelled: the message was delivered',
+      'message  delivered',
+      'why      Cancelled: Cancelled after the send',
+      'ended    TIME',
+      'to do    look at the job',
+      `         a new message: follow-up send ${project} stuck-1 --prompt …\n`,
+    ].join('\n'),
+  );
   for (const order of ['cancel', 'poll-now']) {
     expect(await run(order, stuck)).toMatchObject(refused('has already ended'));
   }

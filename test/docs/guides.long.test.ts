@@ -100,7 +100,7 @@ const guides: Record<string, Record<string, Section>> = {
     },
     '5. Run a batch': {
       fails: ['3 npx follow-up batch run list.jsonl --id first-batch'],
-      prints: ['3 of 3 done: 2 completed, 1 failed'],
+      prints: [/^3 of 3 ended\nbatch +first-batch\ncompleted +2\nagent job failed +1$/m],
     },
     '6. Retry what failed': { prints: ['first-batch-retry-1'] },
     '7. Do it every night': { prints: ['nightly fires', 'Europe/Berlin'] },
@@ -118,14 +118,17 @@ const guides: Record<string, Record<string, Section>> = {
     'Start it': {
       before: (stage) => addEndlessJob(stage, 'job-5'),
       fails: ['3 npx follow-up batch run list.jsonl --id nightly-2026-11-21'],
-      prints: ['nightly-2026-11-21: 3 of 3 done: 2 completed, 1 failed', /^linter$/m],
+      prints: [/^3 of 3 ended\nbatch +nightly-2026-11-21\ncompleted +2\nagent job failed +1$/m, /^linter$/m],
     },
-    'Stop it before it does harm': { prints: [/^node$/m, /^batch +node, /m], after: (stage) => isHeld(stage, 'node') },
+    'Stop it before it does harm': {
+      prints: [/^node$/m, /ended.*\nbatch +node$/m],
+      after: (stage) => isHeld(stage, 'node'),
+    },
     'Look at it': { prints: ['follow-up/website/fail-1/nightly-2026-11-21:2'] },
     'Cancel it': { after: hasBatch('linter', { total: 2, cancelled: true }) },
     'Retry a batch': {
       fails: ['3 npx follow-up batch retry nightly-2026-11-21 --only failed'],
-      prints: ['nightly-2026-11-21-retry-1: 1 of 1 done: 1 failed'],
+      prints: [/^1 of 1 ended\nbatch +nightly-2026-11-21-retry-1\nagent job failed +1$/m],
     },
     'Manage it': {
       prints: ['hourly', /Europe\/Berlin[^]*nightly is paused[^]*nightly is resumed[^]*nightly fires/],
@@ -186,7 +189,7 @@ const guides: Record<string, Record<string, Section>> = {
         await stage.followUps.startBatch({ id: 'nightly-2026-11-21', ...items });
         await isHeld(stage, 'nightly-2026-11-21');
       },
-      prints: [/^batch +nightly-2026-11-21, held/m, 'batch nightly-2026-11-21 continues'],
+      prints: [/held since .*\nbatch +nightly-2026-11-21$/m, 'batch nightly-2026-11-21 continues'],
     },
     FollowUpKeyRefused: {
       before: (stage) => {
