@@ -22,10 +22,11 @@ test.concurrent('follow-ups of a budget without a worker name the doctor, can be
   const currentDetails = expect.stringContaining('follow-up doctor') as string;
   expect(await project.workflow(late).query('__temporal_workflow_metadata')).toMatchObject({ currentDetails });
   await late.cancel();
+  // Only the budget knows whether an earlier run with the same key has delivered the message.
   for (const followUp of [early, late]) {
-    await expect(followUp.result()).rejects.toMatchObject({ type: 'Cancelled', delivered: 'no' });
+    await expect(followUp.result()).rejects.toMatchObject({ type: 'Cancelled', delivered: 'unknown' });
   }
-  await expect(timed.result()).rejects.toMatchObject({ type: 'BudgetWaitTimeout', delivered: 'no' });
+  await expect(timed.result()).rejects.toMatchObject({ type: 'BudgetWaitTimeout', delivered: 'unknown' });
   expect(await project.budget.trouble()).toMatchObject({ kind: 'unattended' });
   await budget.terminate();
 });
