@@ -172,7 +172,6 @@ function bindActivities(
     sendTimeoutMs,
     leaseMs,
     drainMs,
-    marginMs: settings.marginMs,
     maxLimit,
     maxWatches: capacity.watches,
   });

@@ -2,10 +2,10 @@ import { ApplicationFailure } from '@temporalio/activity';
 import { defined } from '../common/index.js';
 import { comparedFields, knownFields } from '../follow-up/judge.js';
 import { reasonAgainst, type SlotRequest, type SlotResult } from '../follow-up/port.js';
-import { type Ask, type AskReply, type EarlierSend, slotReplySchema } from '../protocol/index.js';
+import { type Ask, type AskReply, slotReplySchema } from '../protocol/index.js';
 import { describeGrpcError } from '../temporal/grpc.js';
 import { ownRun } from './activity-context.js';
-import { BudgetStoppedError } from './budgets.js';
+import { type Budgets, BudgetStoppedError } from './budgets.js';
 import type { ActivityDependencies } from './dependencies.js';
 import { toRead } from './job-read.js';
 
@@ -43,7 +43,7 @@ export function createAskForSlot(dependencies: ActivityDependencies) {
     const mayHaveSent = request.ask.mayHaveSent || isOfAnotherRun;
     const own = { workflowId, runId, leaseMs, drainMs, maxLimit };
     const refused = read.kind === 'failed' && read.refused;
-    const reply = await ask(dependencies, projectId, { ...request.ask, mayHaveSent, ...own, ...jobIs, ...refused });
+    const reply = await ask(dependencies.budgets, projectId, { ...request.ask, mayHaveSent, ...own, ...jobIs, ...refused });
     const slot = isArchived ? slotReplySchema.safeParse(reply).data : undefined;
     if (isArchived && slot) return { kind: 'archived', job: knownFields(job), reply: slot };
     const found = isBusy ? { busyJob: knownFields(job) } : job && { jobBefore: comparedFields(job) };
@@ -53,14 +53,8 @@ export function createAskForSlot(dependencies: ActivityDependencies) {
 }
 
 /** Asks the budget. The reason for a failure shows in the Temporal UI. */
-async function ask(dependencies: ActivityDependencies, projectId: string, request: Ask): Promise<AskReply> {
-  const { budgets } = dependencies;
+async function ask(budgets: Budgets, projectId: string, request: Ask): Promise<AskReply> {
   try {
-    const reply = await budgets.ask(projectId, request);
-    const { workflowId } = request;
-    if (reply.kind !== 'earlierSend' || !(await wasNeverUsed(dependencies, workflowId, reply))) return reply;
-    const { grantedTo: runId, sendNumber, grantedAtMs: atMs } = reply;
-    await budgets.report(projectId, { kind: 'outcome', workflowId, runId, sendNumber, outcome: 'notSent', atMs });
     return await budgets.ask(projectId, request);
   } catch (error) {
     if (error instanceof BudgetStoppedError) {
@@ -70,19 +64,4 @@ async function ask(dependencies: ActivityDependencies, projectId: string, reques
     const message = `The budget of project ${projectId} does not reply: ${describeGrpcError(error)}`;
     throw ApplicationFailure.create({ type: 'budget-silent', message });
   }
-}
-
-/**
- * Whether a run had closed before it was granted the send, so that it cannot have used the grant. Without `grantedTo`,
- * the budget may have forgotten an earlier grant of the same send.
- */
-async function wasNeverUsed(
-  { budgets, marginMs }: ActivityDependencies,
-  workflowId: string,
-  earlier: EarlierSend,
-): Promise<boolean> {
-  const { grantedTo, grantedAtMs, outcome } = earlier;
-  if (grantedTo === '' || outcome !== null) return false;
-  const closedAtMs = await budgets.closedAtMs(workflowId, grantedTo);
-  return closedAtMs !== undefined && closedAtMs + marginMs < grantedAtMs;
 }

@@ -83,14 +83,6 @@ export function createBudgets(
       await ifFound(() => withDeadline(client, () => budget.signal(reportSignal, report)));
     },
 
-    /** When a run closed, in epoch milliseconds; `undefined` if it runs, or Temporal no longer keeps it. */
-    async closedAtMs(workflowId: string, runId: string): Promise<number | undefined> {
-      const run = await ifFound(() =>
-        withDeadline(client, () => client.workflow.getHandle(workflowId, runId).describe()),
-      );
-      return run?.closeTime?.getTime();
-    },
-
     listSends: (query: SendsQuery) => listSends(client, query),
   };
 }

@@ -11,8 +11,6 @@ export interface ActivityDependencies {
   leaseMs: number;
   /** How long after the lease bytes may still arrive at the service. */
   drainMs: number;
-  /** Largest difference between the clocks of Temporal's hosts, and between theirs and the service's. */
-  marginMs: number;
   /** Upper bound of every budget's limit. */
   maxLimit: number;
   /** Most watches that sleep in this process. The others wait on timers of the server. */

@@ -27,7 +27,7 @@ import { changesMs } from './pace.js';
 import { learnFromOutcome, learnFromRead, resume } from './pauses.js';
 import { delayedUntilMs } from './refusals.js';
 import { claimGrant, recall, recordNotSent, recordOutcome } from './sends.js';
-import { expireSlots, keepSlot, lengthenWindow, slotEnds, spendSlot } from './slots.js';
+import { expireSlots, lengthenWindow, slotEnds, spendSlot } from './slots.js';
 import { type BudgetState, isSameSend, latestSendOf } from './state.js';
 import { take } from './take.js';
 import { blockingOwners, closeTurn, endTurn, expireTurns, giveForgottenTurn, ownersToCheck } from './turns.js';
@@ -105,11 +105,9 @@ export class Budget {
     if (outcome === 'notSent') recordNotSent(state, report, atMs);
     else {
       recordOutcome(state, report, outcome, atMs);
-      if (grant)
-        spendSlot(state, grant, outcome === 'unknown' ? grant.overAtMs : Math.min(atMs, grant.overAtMs), outcome);
+      if (grant) spendSlot(state, grant, outcome === 'unknown' ? grant.overAtMs : Math.min(atMs, grant.overAtMs));
       // Granted by an earlier budget, or by a part of this one's past that a reset undid.
       else if (isNew) this.#receiveForgottenSend(nowMs, report, atMs);
-      else keepSlot(state, report, outcome);
     }
     if (isFirstReport || (isNew && isLatest))
       learnFromOutcome(state, report, isFirstReport ? latest : undefined, nowMs);

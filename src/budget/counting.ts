@@ -2,7 +2,7 @@ import type { SendOutcome } from '../contract/index.js';
 import { mayHaveArrived } from '../protocol/index.js';
 import { leaveLine, waiterOf } from './line.js';
 import { list } from './sends.js';
-import { freeSlots, useSlot, useSlots } from './slots.js';
+import { freeSlots, useSlots } from './slots.js';
 import { type BudgetState, followUpKey, latestSendOf, put, type SendId } from './state.js';
 import { listTurn } from './turns.js';
 
@@ -39,7 +39,7 @@ export function book(
     const { workflowId, isWaiting, sentAtMs = nowMs } = send;
     const usedFromMs = Math.min(nowMs, sentAtMs + leaseMs + state.settings.marginMs) + drainMs;
     if (!isWaiting) return bookListed(state, send, { atMs, usedFromMs, listedAtMs: sentAtMs });
-    useSlot(state, usedFromMs);
+    useSlots(state, usedFromMs);
     list(state, { workflowId, sendNumber: 1, grantedAtMs: sentAtMs });
     return [];
   });
@@ -97,7 +97,7 @@ export function bookSend(
       ...(isFromList && ({ isFromList } as const)),
     });
   }
-  useSlot(state, usedFromMs, outcome);
+  useSlots(state, usedFromMs);
   // Temporal's list does not show what the service answered.
   list(state, { workflowId, sendNumber, grantedAtMs: listedAtMs, ...(runId && { outcomeAtMs: listedAtMs, outcome }) });
 }

@@ -38,11 +38,10 @@ const newTurns = (): LearnedLimit['turns'] => ({
   ignoredWindows: 1,
 });
 
-/** The budget's own count. */
+/** Messages that the budget allows in a rolling window: at least one. */
 export interface Window {
   windowMs: number;
   limit: number;
-  used: number;
 }
 
 export function forgetLimit(limit: LearnedLimit): void {
@@ -68,7 +67,7 @@ export function learnLimit(
   if (nowMs - acceptedAtMs > windowMs) limit.turns.acceptedInARow = 0;
   limit.lastLimitedAtMs = nowMs;
   limit.turns.room = 0;
-  if (!isFirst || window.used >= window.limit) return;
+  if (!isFirst) return;
   const growth = limit.isSpaced ? SPACING_GROWTH : 1;
   const shortestMs = windowMs / window.limit;
   const longerMs = Math.min((limit.spacingMs ?? shortestMs) * growth, MAX_SPACING * shortestMs);
@@ -79,7 +78,7 @@ export function learnLimit(
 /** Shortens the spacing after an accepted message. Returns whether the spacing ends. */
 export function relaxSpacing(limit: LearnedLimit, window: Window, nowMs: number): boolean {
   if (limit.spacingMs === undefined) return false;
-  const shortestMs = window.windowMs / Math.max(1, window.limit);
+  const shortestMs = window.windowMs / window.limit;
   limit.spacingMs = Math.ceil(Math.max(shortestMs, limit.spacingMs * SPACING_DECAY));
   // If the service limits the jobs at work, each try without spacing would be refused.
   const windows = limitsJobsAtWork(limit) ? MAX_WINDOWS : limit.spacedWindows;

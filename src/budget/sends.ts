@@ -18,7 +18,6 @@ import {
   isSameSend,
   type LatestSend,
   latestSendOf,
-  MIN_LAST_SENDS,
   put,
   type SendId,
   type SendRecord,
@@ -28,6 +27,7 @@ import { giveUpTurn, hadLastTurn, lastTurnOf, returnToTurn } from './turns.js';
 
 // What the budget remembers of sends: of each follow-up the latest, and for people a list.
 
+const MIN_LAST_SENDS = 100;
 const MAX_LAST_SENDS = 1_000;
 
 /**
@@ -49,17 +49,12 @@ export function recall(state: BudgetState, ask: Ask): AskReply | undefined {
     return claimGrant(latest, grantedReply(state, workflowId, latest));
   const verdict = verdictOn(state, ask, latest);
   if (verdict === 'current') returnToTurn(state, workflowId, runId);
-  return earlierSend(state, ask, latest, verdict);
-}
-
-/** Whether the budget remembers every send since the follow-up started. */
-function remembersAll(state: BudgetState, { startedAtMs }: Ask): boolean {
-  return startedAtMs > state.rememberedSinceMs;
+  return earlierSend(ask, latest, verdict);
 }
 
 /** Whether an earlier run may have sent the message without a record of it here. */
-function mayHaveForgotten(state: BudgetState, ask: Ask): boolean {
-  return ask.mayHaveSent && !remembersAll(state, ask);
+function mayHaveForgotten({ rememberedSinceMs }: BudgetState, { mayHaveSent, startedAtMs }: Ask): boolean {
+  return mayHaveSent && startedAtMs <= rememberedSinceMs;
 }
 
 function verdictOn(state: BudgetState, ask: Ask, latest: LatestSend): Verdict {
@@ -70,13 +65,12 @@ function verdictOn(state: BudgetState, ask: Ask, latest: LatestSend): Verdict {
   return isOwn && hadLastTurn(state, workflowId, latest.grantedAtMs) ? 'current' : 'superseded';
 }
 
-function earlierSend(state: BudgetState, ask: Ask, latest: LatestSend, verdict: Verdict): EarlierSend {
+function earlierSend(ask: Ask, latest: LatestSend, verdict: Verdict): EarlierSend {
   const { sendNumber, outcome = null, outcomeAtMs = 0, grantedAtMs, overAtMs } = latest;
   const isOtherMessage = verdict === 'superseded' && latest.messageTag !== ask.messageTag;
   return {
     kind: 'earlierSend',
     runId: ask.runId,
-    grantedTo: remembersAll(state, ask) ? latest.runId : '',
     sendNumber,
     outcome: isOtherMessage ? 'unknown' : outcome,
     ...{ outcomeAtMs, grantedAtMs, overAtMs, verdict },
@@ -85,7 +79,7 @@ function earlierSend(state: BudgetState, ask: Ask, latest: LatestSend, verdict: 
 
 function forgottenSend({ runId, sendNumber }: Ask): EarlierSend {
   const never = { outcome: 'unknown', outcomeAtMs: 0, grantedAtMs: 0, overAtMs: 0 } as const;
-  return { kind: 'earlierSend', runId, grantedTo: '', sendNumber, ...never, verdict: 'forgotten' };
+  return { kind: 'earlierSend', runId, sendNumber, ...never, verdict: 'forgotten' };
 }
 
 /** Notes that a grant was the reply to an ask. */

@@ -118,10 +118,6 @@ export interface BudgetState {
   grants: Grant[];
   /** Start of the window in which the slot of each ended send is in use, in epoch milliseconds. */
   spent: number[];
-  /** Likewise for sends whose outcome was not reported before they were over, by {@link sendKey}: it may yet be. */
-  unreported: Record<string, number>;
-  /** Likewise for sends that were answered by 401, 402, 403 or 429. */
-  refused: number[];
   /** Likewise for the latest sends whose slots are free again, in order: in a longer window they are in use again. */
   freed: number[];
   /** When follow-ups that block others' jobs are next checked. */
@@ -138,11 +134,6 @@ export interface BudgetState {
 
 /** A hash, because ids are longer, and because a number as key would lose its order. */
 export const followUpKey = hash64;
-
-/** Key of a send, and of its slot. */
-export function sendKey({ workflowId, runId, sendNumber }: SendId): string {
-  return hash64(`${workflowId} ${runId} ${sendNumber}`);
-}
 
 /** Key of the job in `follow-up/{projectId}/{jobId}/{key}`. */
 export function jobKey(workflowId: string): string {
@@ -166,8 +157,6 @@ export function newState(settings: BudgetSettings, nowMs: number): BudgetState {
     turnedAway: [],
     grants: [],
     spent: [],
-    unreported: {},
-    refused: [],
     freed: [],
     checkOwnersAtMs: 0,
     latestSends: {},
@@ -175,8 +164,6 @@ export function newState(settings: BudgetSettings, nowMs: number): BudgetState {
     lastSends: [],
   };
 }
-
-export const MIN_LAST_SENDS = 100;
 
 export function isSameSend(a: SendId, b: SendId): boolean {
   return a.workflowId === b.workflowId && a.runId === b.runId && a.sendNumber === b.sendNumber;

@@ -169,7 +169,7 @@ function judgeJob(request: WatchRequest, observation: Observation, job: AgentJob
   const isFresh = nowMs - baseline.readByMs >= Math.min(STALE_MS, settleTimeMs);
   if (until === 'evidence') {
     // Anyone may archive a job.
-    const isTurn = isAtWork(job) || (job.status !== 'archived' && hasChanged(job, baseline));
+    const isTurn = job.status !== 'archived' && hasChanged(job, baseline);
     return wasAtRest && isTurn && isFresh ? { kind: 'evidence', job: knownFields(job) } : undefined;
   }
   if (isAtWork(job)) observation.activeAtMs = nowMs;

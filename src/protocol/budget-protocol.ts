@@ -146,8 +146,6 @@ const earlierSendSchema = z.object({
   kind: z.literal('earlierSend'),
   /** The run that asks, and the number of the earlier send. */
   ...send,
-  /** The only run that can have used the grant. Empty if the budget may have forgotten a grant to another run. */
-  grantedTo: z.string(),
   verdict: z.enum(verdicts),
   /** `null` while the send may be in progress, until `overAtMs`. */
   outcome: z.enum(sendOutcomes).nullable(),

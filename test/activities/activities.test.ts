@@ -10,7 +10,7 @@ import { iso } from '../../src/common/index.js';
 import type { AgentJob } from '../../src/contract/index.js';
 import { firstObservation, type Observation, type Read, type WatchRequest } from '../../src/follow-up/judge.js';
 import type { SendRequest, SlotRequest } from '../../src/follow-up/port.js';
-import type { AskReply, EarlierSend } from '../../src/protocol/index.js';
+import type { AskReply } from '../../src/protocol/index.js';
 import { keepSecret } from '../../src/secrets/secrets.js';
 import {
   asRead,
@@ -18,7 +18,6 @@ import {
   done,
   earlierSend,
   failed,
-  granted,
   HOUR,
   MINUTE,
   notFound,
@@ -47,11 +46,10 @@ interface World extends Partial<ActivityDependencies> {
   job?: () => AgentJob | Read;
   replies?: (AskReply | Error)[];
   sent?: SendMessageOutcome;
-  closedAtMs?: () => Promise<number | undefined>;
 }
 
 /** A worker whose service and budget are scripted. Its calls are noted in order. */
-function worker({ job = () => rest, replies = [], sent, closedAtMs, ...more }: World) {
+function worker({ job = () => rest, replies = [], sent, ...more }: World) {
   const calls: string[] = [];
   const budgets = {
     ask: vi.fn<Budgets['ask']>(async () => {
@@ -62,7 +60,6 @@ function worker({ job = () => rest, replies = [], sent, closedAtMs, ...more }: W
     }),
     report: vi.fn<Budgets['report']>(async () => void calls.push('report')),
     wasDelivered: vi.fn<Budgets['wasDelivered']>(async () => 'yes'),
-    closedAtMs: vi.fn<Budgets['closedAtMs']>(closedAtMs ?? (async () => undefined)),
     listSends: vi.fn<Budgets['listSends']>(async () => ({ sends: [], others: 7 })),
   };
   const agentJobs: ActivityDependencies['agentJobs'] = {
@@ -78,7 +75,7 @@ function worker({ job = () => rest, replies = [], sent, closedAtMs, ...more }: W
   };
   const activities = createActivities({
     ...{ agentJobs, budgets, ...config, sendTimeoutMs: 30_000, maxWatches: 100 },
-    ...{ handBack: new AbortController().signal, linksArePrivate: false, marginMs: 1_000 },
+    ...{ handBack: new AbortController().signal, linksArePrivate: false },
     clocks: { wallMs: () => Date.now(), stopwatchMs: () => Date.now() - 5 },
     ...more,
   });
@@ -189,32 +186,6 @@ describe('askForSlot', () => {
     const silent = askIn({ replies: [new Error('key abcdefghijklmnop')] });
     await expect(silent.result).rejects.toThrow(failure({ type: 'budget-silent', nextRetryDelay: undefined }));
     await expect(silent.result).rejects.not.toThrow('abcdefghijklmnop');
-  });
-
-  describe('a grant to an earlier run', () => {
-    const before: Partial<EarlierSend> = { outcome: null, grantedAtMs: START_MS };
-
-    test('is given back as unused, and asked for again, if that run was closed before the grant', async () => {
-      const replies = [earlierSend({ ...before, sendNumber: 2 })(), granted()()];
-      const { result, calls, budgets } = askIn({ replies, closedAtMs: async () => START_MS - 1_001 });
-      expect(await result).toMatchObject({ reply: { kind: 'granted', runId: 'run' } });
-      expect(calls).toEqual(['get', 'ask', 'report', 'ask']);
-      expect(budgets.closedAtMs).toHaveBeenCalledWith(workflowId, 'earlier');
-      const undone = { kind: 'outcome', workflowId, runId: 'earlier', sendNumber: 2, outcome: 'notSent' };
-      expect(budgets.report).toHaveBeenCalledWith('p', { ...undone, atMs: START_MS });
-    });
-
-    test.each<[string, Partial<EarlierSend>, number | undefined]>([
-      ['was closed after the grant', before, START_MS],
-      ['was closed within the margin between clocks', before, START_MS - 1_000],
-      ['still runs', before, undefined],
-      ['is not known', { ...before, grantedTo: '' }, START_MS - 5_000],
-      ['has reported the outcome', { ...before, outcome: 'unknown' }, START_MS - 5_000],
-    ])('may have been used if that run %s', async (_, more, closedAtMs) => {
-      const { result, calls } = askIn({ replies: [earlierSend(more)()], closedAtMs: async () => closedAtMs });
-      expect(await result).toMatchObject({ reply: { kind: 'earlierSend', ...more } });
-      expect(calls).toEqual(['get', 'ask']);
-    });
   });
 });
 

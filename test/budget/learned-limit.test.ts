@@ -133,23 +133,6 @@ describe('the time between messages after a 429', () => {
   });
 });
 
-describe('a 429 while all slots are in use', () => {
-  it('pauses the project, but does not space its messages', () => {
-    const budget = new TestBudget({ limit: 3 });
-    budget.askAll(['a', 'b']);
-    budget.report('a');
-    budget.report('b');
-    budget.take('other', 1);
-    budget.setLimit({ limit: 4 });
-    budget.ask('c');
-    budget.setLimit({ limit: 3 });
-    budget.report('c', 'limited');
-    expect(budget.status().paused).toMatchObject({ reasons: ['limited'] });
-    expect(budget.status()).not.toHaveProperty('spacingMs');
-    expect(budget.state.pace.limit.isSpaced).toBe(false);
-  });
-});
-
 describe('the end of a turn in a pause for a 429', () => {
   it('lets a message probe before the time of the pause is over', () => {
     const budget = pausedBudgetWithTurns();

@@ -1,11 +1,12 @@
 import { describe, expect, it, vi } from 'vitest';
-import { slotEnds } from '../../src/budget/slots.js';
 import { type BudgetState, followUpKey, jobKey, type LatestSend } from '../../src/budget/state.js';
 import { trim } from '../../src/budget/trim.js';
 import { askSchema } from '../../src/protocol/index.js';
 import { askOf, lastTurn, names, TestBudget } from './support.js';
 
 const MIB = 1_048_576;
+/** Temporal refuses inputs above 2 MiB, and a codec in Base64 makes them a third longer. */
+const MAX_LENGTH = 1.5 * MIB;
 const hash = 'abcdefghijk';
 const uuid = (index: number) => `${String(index).padStart(8, '0')}-1234-4234-8234-123456789abc`;
 const ordinary = {
@@ -47,12 +48,14 @@ function fullState({ workflowId, runId, messageTag }: typeof ordinary, slots: nu
     ...state,
     ...{ latestSends: Object.fromEntries(sends), turns: Object.fromEntries(turns) },
     ...{ grants: copies(state.grants, 2_990, 10), waiters: [...copies(state.waiters, 4_000, 900), ...refused] },
+    turnedAway: ids(5_000, 200).map((id) => ({
+      ...{ workflowId: id, job: jobKey(id), lane: 'interactive', startedAtMs: nowMs, calledAtMs: nowMs },
+    })),
     ...{
       spent: Array.from({ length: slots }, () => nowMs),
-      unreported: { [hash]: nowMs },
       freed: Array.from({ length: slots }, (_, index) => nowMs + index),
     },
-    lastSends: copies(state.lastSends, 2_000, 1_000).map((send) => ({
+    lastSends: copies(state.lastSends, 2_000, Math.min(1_000, slots)).map((send) => ({
       ...send,
       outcomeAtMs: nowMs,
       outcome: 'unknown',
@@ -78,18 +81,16 @@ const both = [
 ] as const;
 
 describe('a trimmed state', () => {
-  it.each(both)('is shorter than 1 MiB with every cap reached and %s', (_, { full, state }) => {
-    expect(JSON.stringify(full).length).toBeGreaterThan(MIB);
-    expect(JSON.stringify(state).length).toBeLessThan(MIB);
+  it.each(both)('is shorter than 1.5 MiB with every cap reached and %s', (_, { state }) => {
+    expect(JSON.stringify(state).length).toBeLessThan(MAX_LENGTH);
   });
 
   it.each(both)('keeps what decides who may send, with every cap reached and %s', (_, { full, state }) => {
-    expect(state).toMatchObject({ waiters: full.waiters, grants: full.grants });
-    expect(slotEnds(state)).toEqual(slotEnds(full));
+    expect(state).toMatchObject({ waiters: full.waiters, grants: full.grants, spent: full.spent, freed: full.freed });
   });
 
   it('takes less than 24 MiB of written JSON, because a workflow task has only a second', () => {
-    expect(JSON.stringify(ofLongestIds.full).length).toBeGreaterThan(1.5 * MIB);
+    expect(JSON.stringify(ofLongestIds.full).length).toBeGreaterThan(MAX_LENGTH);
     expect(ofLongestIds.writtenLength).toBeLessThan(24 * MIB);
   });
 
@@ -100,12 +101,6 @@ describe('a trimmed state', () => {
 
   it('keeps the latest send', () => {
     expect(Object.keys(ofOrdinaryIds.state.latestSends).at(-1)).toBe(followUpKey(ordinary.workflowId(4_999)));
-  });
-
-  it('keeps the latest 5,000 slots that are free again', () => {
-    const { full, state } = ofLongestIds;
-    expect(full.freed).toHaveLength(10_000);
-    expect(state.freed).toEqual(full.freed.slice(-5_000));
   });
 
   it('keeps the latest sends of 2,000 follow-ups if it is short', () => {

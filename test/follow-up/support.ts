@@ -78,7 +78,7 @@ export const waiting = replies<Waiting>(() => ({ kind: 'waiting', reason: 'slot'
 export const full = replies<Full>(() => ({ kind: 'full', reason: 'queue-full', retryMs: MINUTE }));
 /** A send of this follow-up that another run was granted a minute ago. */
 export const earlierSend = replies<EarlierSend>(() => ({
-  ...{ kind: 'earlierSend', grantedTo: 'earlier', outcome: 'sent', verdict: 'current' },
+  ...{ kind: 'earlierSend', outcome: 'sent', verdict: 'current' },
   ...{ grantedAtMs: Date.now() - MINUTE, outcomeAtMs: Date.now() - 50 * SECOND, overAtMs: Date.now() + 2 * MINUTE },
 }));
 /** A grant at once, after a read that showed this job. */

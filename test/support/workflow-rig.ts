@@ -70,7 +70,6 @@ export async function startWorkflowRig(options: {
     sendTimeoutMs: leaseMs / 2,
     leaseMs,
     drainMs: 0,
-    marginMs: 0,
     maxLimit: 1_000,
     maxWatches: 1_000,
     handBack: new AbortController().signal,

@@ -131,7 +131,7 @@ export class Log {
     this.world.at(overAtMs + 1_000, () => {
       const isUsed = this.arrivals.some((each) => each.runId === runId && each.atMs >= grantedAtMs - 1_000);
       const isGivenBack = [grant, runId, workflowId].some((each) => this.givenBack.has(each));
-      // Whoever replaces a run that was closed before gives back its grant with the next ask.
+      // Whoever replaces a run that was closed before cannot know that it sent nothing.
       const wasClosed = this.ended.some((run) => run.runId === runId && run.closedAtMs < grantedAtMs);
       if (!isUsed && !isGivenBack && !wasClosed) this.find('unused', workflowId, grant, seconds(grantedAtMs));
     });

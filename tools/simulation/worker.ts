@@ -38,9 +38,7 @@ export class Worker implements WorkerProcess {
     const maxWatches = chance.happens(0.2) ? chance.whole(0, 2) : 2_000;
     /** `offsetMs`: how far its wall clock is off. */
     const offsetMs = own ? chance.between(-drainMs, drainMs) / 2 : 0;
-    const { marginMs } = stage.budget.settings;
-    const times = { sendTimeoutMs, drainMs, leaseMs, marginMs, offsetMs };
-    this.settings = { ...times, maxLimit: 100, maxWatches };
+    this.settings = { sendTimeoutMs, drainMs, leaseMs, offsetMs, maxLimit: 100, maxWatches };
     this.#activities = this.#create();
   }
 
@@ -180,11 +178,6 @@ export class Worker implements WorkerProcess {
         this.#ask((reply) => {
           const { state } = server.latest(BUDGET_ID)?.budget ?? {};
           reply(state ? wasDelivered(state, send) : 'no');
-        }),
-      closedAtMs: (workflowId, runId) =>
-        this.#ask((reply) => {
-          const run = server.runs.get(workflowId)?.find((each) => each.runId === runId);
-          reply(!run ? new Error('not found') : run.status === 'running' ? undefined : run.closedAtMs);
         }),
       listSends: (query) => this.#ask((reply) => reply({ sends: server.list(query), others: 0 })),
     };
