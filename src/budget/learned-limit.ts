@@ -6,8 +6,8 @@ const SPACING_GROWTH = 1.15;
 const SPACING_DECAY = 0.995;
 /** Longest time between sends, as a multiple of the budget's own. */
 const MAX_SPACING = 4;
-/** Spacing ends, and probes at the ends of turns begin again, after 1, 2, 4, up to this many windows. */
-const MAX_WINDOWS = 32;
+/** Spacing ends after this many windows without a 429, and so does the time in which ends of turns are ignored. */
+const LEARNED_WINDOWS = 2;
 /** As many probes at the ends of turns in a row prove that the service limits the jobs at work. */
 const PROVEN_TURN_PROBES = 2;
 /** Most sends in progress. Limits how many a crash leaves unknown, and how many a service refuses at once. */
@@ -18,25 +18,18 @@ export interface LearnedLimit {
   spacingMs?: number;
   isSpaced: boolean;
   lastLimitedAtMs: number;
-  /** For how many windows spacing lasts without another 429. */
-  spacedWindows: number;
   /**
    * `room`: turns that have ended since the last 429, less the messages that were accepted since. `acceptedInARow`:
    * probes at the ends of turns.
    */
-  turns: { room: number; acceptedInARow: number; ignoredUntilMs: number; ignoredWindows: number };
+  turns: { room: number; acceptedInARow: number; ignoredUntilMs: number };
 }
 
 export function newLearnedLimit(): LearnedLimit {
-  return { isSpaced: false, lastLimitedAtMs: 0, spacedWindows: 1, turns: newTurns() };
+  return { isSpaced: false, lastLimitedAtMs: 0, turns: newTurns() };
 }
 
-const newTurns = (): LearnedLimit['turns'] => ({
-  room: 0,
-  acceptedInARow: 0,
-  ignoredUntilMs: 0,
-  ignoredWindows: 1,
-});
+const newTurns = (): LearnedLimit['turns'] => ({ room: 0, acceptedInARow: 0, ignoredUntilMs: 0 });
 
 /** Messages that the budget allows in a rolling window: at least one. */
 export interface Window {
@@ -45,26 +38,15 @@ export interface Window {
 }
 
 export function forgetLimit(limit: LearnedLimit): void {
-  Object.assign(limit, { isSpaced: false, spacedWindows: 1, turns: newTurns() });
+  Object.assign(limit, { isSpaced: false, turns: newTurns() });
   delete limit.spacingMs;
 }
 
-/**
- * Learns from a 429.
- *
- * @param more.isFirst whether it begins a pause
- * @param more.acceptedAtMs when the last message was accepted
- */
-export function learnLimit(
-  limit: LearnedLimit,
-  { isFirst, acceptedAtMs }: { isFirst: boolean; acceptedAtMs: number },
-  window: Window,
-  nowMs: number,
-): void {
+/** Learns from a 429. `isFirst`: it begins a pause. */
+export function learnLimit(limit: LearnedLimit, isFirst: boolean, window: Window, nowMs: number): void {
   const { windowMs } = window;
   // What was learned long ago is no longer true.
-  if (nowMs - limit.lastLimitedAtMs > 2 * limit.spacedWindows * windowMs) forgetLimit(limit);
-  if (nowMs - acceptedAtMs > windowMs) limit.turns.acceptedInARow = 0;
+  if (nowMs - limit.lastLimitedAtMs > 2 * LEARNED_WINDOWS * windowMs) forgetLimit(limit);
   limit.lastLimitedAtMs = nowMs;
   limit.turns.room = 0;
   if (!isFirst) return;
@@ -80,11 +62,8 @@ export function relaxSpacing(limit: LearnedLimit, window: Window, nowMs: number)
   if (limit.spacingMs === undefined) return false;
   const shortestMs = window.windowMs / window.limit;
   limit.spacingMs = Math.ceil(Math.max(shortestMs, limit.spacingMs * SPACING_DECAY));
-  // If the service limits the jobs at work, each try without spacing would be refused.
-  const windows = limitsJobsAtWork(limit) ? MAX_WINDOWS : limit.spacedWindows;
-  if (!limit.isSpaced || nowMs - limit.lastLimitedAtMs <= windows * window.windowMs) return false;
+  if (!limit.isSpaced || nowMs - limit.lastLimitedAtMs <= LEARNED_WINDOWS * window.windowMs) return false;
   limit.isSpaced = false;
-  limit.spacedWindows = Math.min(MAX_WINDOWS, 2 * limit.spacedWindows);
   return true;
 }
 
@@ -96,9 +75,7 @@ export function noteTurnEnded({ turns }: LearnedLimit): void {
 /** @param isTurnProbe whether the message was sent early, at the end of a turn */
 export function noteRoomUsed({ turns }: LearnedLimit, isTurnProbe: boolean): void {
   turns.room -= 1;
-  if (!isTurnProbe) return;
-  turns.acceptedInARow += 1;
-  turns.ignoredWindows = 1;
+  if (isTurnProbe) turns.acceptedInARow += 1;
 }
 
 /** Whether the end of a turn allows a probe. */
@@ -108,9 +85,7 @@ export function hasRoom({ turns }: LearnedLimit, nowMs: number): boolean {
 
 /** The service refused a message at the end of a turn: it counts something else, so no such probes follow for a while. */
 export function ignoreTurns(limit: LearnedLimit, { windowMs }: Window, nowMs: number): void {
-  const { ignoredWindows: windows } = limit.turns;
-  const ignoredUntilMs = nowMs + windows * windowMs;
-  limit.turns = { ...newTurns(), ignoredUntilMs, ignoredWindows: Math.min(MAX_WINDOWS, 2 * windows) };
+  limit.turns = { ...newTurns(), ignoredUntilMs: nowMs + LEARNED_WINDOWS * windowMs };
 }
 
 /** Whether probes have proven that the service limits the jobs at work. */

@@ -34,8 +34,8 @@ export interface Pace {
   /** 1 after a pause, then twice as many with each accepted message. */
   atOnce: number;
   limit: LearnedLimit;
-  /** Of the message that was accepted last: its grant, and its response. */
-  accepted: { grantedAtMs: number; atMs: number };
+  /** The latest grant whose message was accepted. */
+  acceptedGrantAtMs: number;
   /** Of any message. */
   outcomeAtMs: number;
   unknownInARow: number;
@@ -57,7 +57,7 @@ export function newPace(): Pace {
   return {
     atOnce: MAX_AT_ONCE,
     limit: newLearnedLimit(),
-    accepted: { grantedAtMs: 0, atMs: 0 },
+    acceptedGrantAtMs: 0,
     outcomeAtMs: 0,
     unknownInARow: 0,
   };
@@ -96,11 +96,9 @@ export function noteAccepted(
   nowMs: number,
 ): void {
   const { pause, limit } = pace;
-  pace.accepted = { grantedAtMs: Math.max(pace.accepted.grantedAtMs, send.grantedAtMs), atMs: nowMs };
+  pace.acceptedGrantAtMs = Math.max(pace.acceptedGrantAtMs, send.grantedAtMs);
   noteRoomUsed(limit, send.probe === 'turn');
-  // The service still accepts one message for each turn that ends.
-  if (pause && send.probe === 'turn') return;
-  // A message that was under way before a 429 may have been accepted before it.
+  // A message that was under way before a 429 may have been accepted before it. One for each turn that ends still is.
   const mayBeOlder = pause?.reason === 'limited' || nowMs < (pause?.retryAtMs ?? 0);
   if (mayBeOlder && send.probe !== 'due') return;
   delete pace.pause;
@@ -123,10 +121,10 @@ export function noteRefused(pace: Pace, refusal: ProjectRefusal, window: Window,
   const { pause, limit } = pace;
   const isFirst = !pause;
   // It may concern this message alone, until a probe by another one is refused, too.
-  const retryAfterMs = isFirst || isRepeated || !probe ? undefined : refusal.retryAfterMs;
+  const retryAfterMs = isRepeated || !probe ? undefined : refusal.retryAfterMs;
   // What was under way, or came early, says nothing about the end of a limit.
   if (reason !== 'limited' && pause?.reason === 'limited' && probe !== 'due') return;
-  if (reason === 'limited') learnLimit(limit, { isFirst, acceptedAtMs: pace.accepted.atMs }, window, nowMs);
+  if (reason === 'limited') learnLimit(limit, isFirst, window, nowMs);
   if (probe === 'turn') ignoreTurns(limit, window, nowMs);
   const before = pause ?? { sinceMs: nowMs, untilMs: 0, retryAtMs: 0, step: 0 };
   const isNew = !isRepeated || reason === 'limited';
@@ -163,10 +161,8 @@ function pauseMsOf(
 
 /** Notes the outcome of a message, or that it `isUnknown`. Returns whether the service seems to be down. */
 export function noteOutcome(pace: Pace, isUnknown: boolean, nowMs: number): boolean {
-  // A service that is rarely used is not down because of what happened hours ago.
-  const isOld = !pace.pause && nowMs - pace.outcomeAtMs > HOUR_MS;
   pace.outcomeAtMs = nowMs;
-  pace.unknownInARow = isUnknown ? (isOld ? 0 : pace.unknownInARow) + 1 : 0;
+  pace.unknownInARow = isUnknown ? pace.unknownInARow + 1 : 0;
   if (isUnknown) pace.atOnce = 1;
   return pace.unknownInARow >= OUTAGE_UNKNOWNS;
 }

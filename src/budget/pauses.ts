@@ -4,7 +4,7 @@ import { type Ask, type OutcomeReport, refusalOf } from '../protocol/index.js';
 import { forgetLimit } from './learned-limit.js';
 import { sortLine, waiterOf } from './line.js';
 import { noteAccepted, noteOutcome, noteRefused, type ServicePause } from './pace.js';
-import { delayedUntilMs, isJustRefused, noteRefusal } from './refusals.js';
+import { delayedUntilMs, noteRefusal } from './refusals.js';
 import { slotAtMs, windowOf } from './slots.js';
 import { type BudgetState, type LatestSend, latestSendOf, type Waiter } from './state.js';
 
@@ -51,12 +51,12 @@ export function resume(state: BudgetState, nowMs: number): void {
 /** Draws conclusions from a read of the job that the service refused before the ask. */
 export function learnFromRead(state: BudgetState, waiter: Waiter, ask: Ask, nowMs: number): void {
   const { refusal } = ask;
-  if (!refusal || isJustRefused(waiter, nowMs)) return;
+  // What is known to be refused is not refused once more. Its send reads the job again, and reports what that shows.
+  if (!refusal || waiter.refusals) return;
   const { pace } = state;
+  noteRefusal(waiter, { ...ask, refusal }, pace.acceptedGrantAtMs, nowMs);
   // A probe decides about a pause that has already begun.
-  const { pause } = pace;
-  const isAlone = noteRefusal(waiter, { ...ask, refusal }, pace.accepted, nowMs);
-  if (!isAlone && !pause) noteRefused(pace, { ...ask, reason: refusal }, windowOf(state), nowMs);
+  if (!pace.pause) noteRefused(pace, { ...ask, reason: refusal }, windowOf(state), nowMs);
   sortLine(state);
 }
 
@@ -82,11 +82,11 @@ export function learnFromOutcome(
   const latest = latestSendOf(state, workflowId);
   const isRepeated = latest?.refusals?.reason === reason;
   const refusal = { ...report, refusal: reason };
-  const isAlone = latest && !isOutage && noteRefusal(latest, refusal, pace.accepted, nowMs);
+  const isAlone = latest && !isOutage && noteRefusal(latest, refusal, pace.acceptedGrantAtMs, nowMs);
   // A report that was lost is made again, which may be after the next ask.
   const waiter = waiterOf(state, workflowId);
   if (waiter && !isOutage) {
-    noteRefusal(waiter, refusal, pace.accepted, nowMs);
+    noteRefusal(waiter, refusal, pace.acceptedGrantAtMs, nowMs);
     sortLine(state);
   }
   const isProbeOfLimit = probe !== undefined && reason === 'limited';

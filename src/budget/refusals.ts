@@ -1,6 +1,6 @@
 import { defined } from '../common/index.js';
 import type { Refusal } from '../contract/index.js';
-import { LONGEST_PAUSE_MS, type Pace } from './pace.js';
+import { LONGEST_PAUSE_MS } from './pace.js';
 import type { MessageRefusals, Waiter } from './state.js';
 
 // A message that the service refuses while it accepts others waits by itself: the fault may be its own.
@@ -16,35 +16,31 @@ export interface RefusedMessage {
   retryAfterMs?: number;
 }
 
-/** Notes the refusal of a message. Returns whether the service has accepted others since it refused this one before. */
+/**
+ * Notes the refusal of a message. Returns whether the service has accepted others since it refused this one before.
+ *
+ * @param acceptedGrantAtMs the latest grant whose message was accepted
+ */
 export function noteRefusal(
   message: { refusals?: MessageRefusals },
-  { refusal: reason, statusCode, retryAfterMs = 0 }: RefusedMessage,
-  accepted: Pace['accepted'],
+  { refusal: reason, statusCode, retryAfterMs }: RefusedMessage,
+  acceptedGrantAtMs: number,
   nowMs: number,
 ): boolean {
-  const { lastAtMs = 0, retryAfterMs: lastRetryAfterMs = 0 } = message.refusals ?? {};
   const earlier = message.refusals?.reason === reason ? message.refusals : undefined;
   // A limit refuses some of the messages that are under way together, and may refuse one of them again.
   const isLimited = reason === 'limited';
-  const acceptedMs = isLimited ? accepted.grantedAtMs : accepted.atMs;
-  const isAlone = earlier !== undefined && earlier.count >= (isLimited ? 2 : 1) && earlier.lastAtMs < acceptedMs;
+  const isAlone = earlier !== undefined && earlier.count >= (isLimited ? 2 : 1) && earlier.lastAtMs < acceptedGrantAtMs;
   const count = (earlier?.count ?? 0) + 1;
   message.refusals = defined({
     reason,
     count,
     lastAtMs: nowMs,
     statusCode,
-    // A read may get a shorter one than the send before it.
-    retryAfterMs: Math.max(retryAfterMs, lastAtMs + lastRetryAfterMs - nowMs) || undefined,
+    retryAfterMs,
     isAlone: isAlone || undefined,
   });
   return isAlone;
-}
-
-/** Whether a read just after a refusal says nothing new. */
-export function isJustRefused({ refusals }: Waiter, nowMs: number): boolean {
-  return nowMs - (refusals?.lastAtMs ?? 0) <= FIRST_DELAY_MS;
 }
 
 /** Until when a message waits because the service refused it, even while others are sent. 0: it need not. */

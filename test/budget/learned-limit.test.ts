@@ -52,15 +52,19 @@ describe('a 429 while slots are free', () => {
     ]);
   });
 
-  it('has no effect any more after a window without another', () => {
+  it('has no effect any more after two windows without another', () => {
     const budget = spacedBudget();
-    budget.advance(HOUR);
+    budget.advance(2 * HOUR - SPACING);
     expect(budget.granted()).toEqual(['w0']);
     budget.report('w0');
-    expect(budget.status()).not.toHaveProperty('spacingMs');
+    expect(budget.status()).toHaveProperty('spacingMs');
+    budget.advance(SPACING);
     expect(budget.granted()).toEqual(['w1']);
     budget.report('w1');
-    expect(budget.granted()).toEqual(['w2', 'w3']);
+    expect(budget.status()).not.toHaveProperty('spacingMs');
+    expect(budget.granted()).toEqual(['w2']);
+    budget.report('w2');
+    expect(budget.granted()).toEqual(['w3', 'w4']);
   });
 
   it('has no effect any more after an operator has resumed the project', () => {
@@ -77,12 +81,10 @@ describe('a 429 while slots are free', () => {
 
   it('counts as the first one if it comes long after the others', () => {
     const budget = spacedBudget();
-    // As after five earlier times.
-    budget.state.pace.limit.spacedWindows = 32;
     budget.advance(100 * HOUR);
     expect(budget.granted()).toEqual(['w0']);
     budget.report('w0', 'limited');
-    expect(budget.state.pace.limit).toMatchObject({ spacedWindows: 1, spacingMs: SPACING });
+    expect(budget.state.pace.limit).toMatchObject({ isSpaced: true, spacingMs: SPACING });
   });
 
   it('remains the reason of the pause if a message under way gets another refusal', () => {
