@@ -17,9 +17,8 @@ export const LINE_CAPACITY: LineCapacity = { total: 1_000, forJob: 10 };
 const BATCH_SHARE = 0.9;
 /** The share for those whose job is busy, which leaves some for messages that can be sent. */
 const BUSY_SHARE = 0.5;
-/** When a follow-up without a place asks again, the first time. */
-const JOB_LINE_RETRY_MS = 60_000;
-const FULL_RETRY_MS = 900_000;
+/** How long a follow-up that is called back keeps its turn before later ones. */
+const CALL_BACK_MS = 60_000;
 /** So many follow-ups without a place for their job are called back when there is one. The others ask by themselves. */
 const MAX_TURNED_AWAY = 200;
 /** While interactive follow-ups wait, every tenth grant goes to the batch lane. */
@@ -70,22 +69,22 @@ export function enterLine(
   const hasToWait = hasOtherTurn(state, { workflowId, job });
   // Another follow-up reports the end of its turn, so nobody need watch for it.
   const isJobAtWork = jobIs === 'at-work' && !hasToWait;
-  const full = placeFor(state, capacity, { ...ask, job, isBusy: isJobAtWork || hasToWait }, nowMs);
+  const full = reasonForNoPlace(state, capacity, { ...ask, job, isBusy: isJobAtWork || hasToWait }, nowMs);
   const { refusals } = latestSendOf(state, workflowId) ?? {};
   const more = { ...(isJobAtWork && { isJobAtWork }), ...(refusals && { refusals }) };
   const waiter: Waiter = { workflowId, job, ...current, lastReason: 'slot', ...more };
   state.waiters.push(waiter);
   sortLine(state);
-  return { waiter, full: full && { kind: 'full', runId, sendNumber, ...full } };
+  return { waiter, full: full && { kind: 'full', runId, sendNumber, reason: full } };
 }
 
-/** Why there is no place in line, and when to ask again; `undefined` if there is one. */
-function placeFor(
+/** Why there is no place in line; `undefined` if there is one. */
+function reasonForNoPlace(
   state: BudgetState,
   capacity: LineCapacity,
   { workflowId, job, lane, startedAtMs, isBusy }: Ask & { job: string; isBusy: boolean },
   nowMs: number,
-): Pick<Full, 'reason' | 'retryMs'> | undefined {
+): Full['reason'] | undefined {
   const { waiters, turns, turnedAway } = state;
   // A follow-up that was granted a send or has the turn always gets one: others may wait for that turn.
   if (latestSendOf(state, workflowId) || turns[job]?.owner === workflowId) return undefined;
@@ -94,9 +93,9 @@ function placeFor(
   const isBefore = (each: TurnedAway) =>
     jobLineOf(each) === jobLine && each.startedAtMs < startedAtMs && isExpected(each, nowMs);
   const ahead = waiters.filter((each) => jobLineOf(each) === jobLine).length + turnedAway.filter(isBefore).length;
-  if (ahead >= capacity.forJob) return { reason: 'job-busy', retryMs: JOB_LINE_RETRY_MS };
+  if (ahead >= capacity.forJob) return 'job-busy';
   const share = (lane === 'batch' ? BATCH_SHARE : 1) * (isBusy ? BUSY_SHARE : 1);
-  return waiters.length >= share * capacity.total ? { reason: 'queue-full', retryMs: FULL_RETRY_MS } : undefined;
+  return waiters.length >= share * capacity.total ? 'queue-full' : undefined;
 }
 
 export function waiterOf({ waiters }: BudgetState, workflowId: string): Waiter | undefined {
@@ -159,5 +158,5 @@ const jobLineOf = ({ job, lane }: InJobLine): string => `${lane} ${job}`;
 
 /** Whether a follow-up without a place keeps its place before later ones: until it had the time to come back. */
 function isExpected({ calledAtMs }: TurnedAway, nowMs: number): boolean {
-  return calledAtMs === undefined || nowMs - calledAtMs < JOB_LINE_RETRY_MS;
+  return calledAtMs === undefined || nowMs - calledAtMs < CALL_BACK_MS;
 }

@@ -20,16 +20,24 @@ export function projectReason(state: BudgetState, line: readonly Waiter[], nowMs
   return servicePauseOf(state, line, nowMs)?.reason;
 }
 
-function reasonOf(state: BudgetState, waiter: Waiter, line: readonly Waiter[], nowMs: number): WaitReason {
-  const ofProject = projectReason(state, line, nowMs);
-  if (ofProject) return ofProject;
+/** A waiter's own reason to wait. */
+function ownReason(waiter: Waiter, line: readonly Waiter[], nowMs: number): WaitReason {
   if (waiter.refusals && isDelayed(waiter, nowMs)) return waiter.refusals.reason;
   return line.includes(waiter) ? 'slot' : 'job-busy';
 }
 
-/** The reply to a waiter, with its reason to wait, which it then knows. */
-export function waitingReply(state: BudgetState, waiter: Waiter, line: readonly Waiter[], nowMs: number): Waiting {
-  const reason = reasonOf(state, waiter, line, nowMs);
+/**
+ * The reply to a waiter, with its reason to wait, which it then knows.
+ *
+ * @param line of `lineOf`
+ */
+export function waitingReply(
+  state: BudgetState,
+  waiter: Waiter,
+  line: readonly Waiter[],
+  nowMs: number,
+  reason = projectReason(state, line, nowMs) ?? ownReason(waiter, line, nowMs),
+): Waiting {
   waiter.lastReason = reason;
   const index = line.indexOf(waiter);
   const expectedAtMs = reason === 'slot' ? expectedSendAtMs(state, nowMs, index, waiter.lane) : undefined;
@@ -45,10 +53,12 @@ export function waitingReply(state: BudgetState, waiter: Waiter, line: readonly 
 /** New reasons to wait of those at the front. */
 export function newReasons(state: BudgetState, nowMs: number): { workflowId: string; reply: Waiting }[] {
   const line = lineOf(state, nowMs);
+  const ofProject = projectReason(state, line, nowMs);
   const first = waitersInOrder(state, line).slice(0, MAX_INFORMED);
   return first.flatMap((waiter) => {
-    if (waiter.lastReason === reasonOf(state, waiter, line, nowMs)) return [];
-    return [{ workflowId: waiter.workflowId, reply: waitingReply(state, waiter, line, nowMs) }];
+    const reason = ofProject ?? ownReason(waiter, line, nowMs);
+    if (waiter.lastReason === reason) return [];
+    return [{ workflowId: waiter.workflowId, reply: waitingReply(state, waiter, line, nowMs, reason) }];
   });
 }
 

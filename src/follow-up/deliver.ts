@@ -39,7 +39,7 @@ export async function deliver(
   slot: Slot,
   undelivered: UndeliveredSends,
 ): Promise<Attempt | 'foreign'> {
-  const { port, doubt } = context;
+  const { port, doubt, waits } = context;
   const { reply } = slot;
   const isGranted = reply.kind === 'granted';
   const result = isGranted ? await useGrant(context, reply, slot, undelivered) : takeOver(context, reply);
@@ -48,6 +48,7 @@ export async function deliver(
     doubt.raise();
     return 'foreign';
   }
+  if (outcome !== 'notSent') waits.noteProgress();
   const nowMs = port.nowMs();
   if (isGranted) await reportOutcome(port, reply, outcome, result);
   if (outcome === 'rejected') throw messageRejected(doubt, result);
@@ -60,7 +61,6 @@ export async function deliver(
 /** The sends that did not deliver the message: what they say of the job, and how long the next send waits. */
 export class UndeliveredSends {
   #isReadRefused = false;
-  #notSentInARow = 0;
   #missingSinceMs: number | undefined;
 
   constructor(private readonly context: StepContext) {}
@@ -83,11 +83,10 @@ export class UndeliveredSends {
     const { port, display, waits } = this.context;
     display.noteError(message);
     const isNotSent = outcome === 'notSent';
-    this.#notSentInARow = isNotSent ? this.#notSentInARow + 1 : 0;
     this.#isReadRefused = isNotSent && refusal !== undefined;
     if (!isNotSent && outcome !== 'notFound') return;
     const longestMs = refusal === undefined ? LONGEST_BACKOFF_MS : LONGEST_REFUSED_MS;
-    const waitMs = isNotSent ? waits.backoffMs(this.#notSentInARow, longestMs) : NOT_FOUND_MS;
+    const waitMs = isNotSent ? waits.backoffMs(longestMs) : NOT_FOUND_MS;
     const standing = standingOf(refusal ?? (isNotSent ? 'slot' : 'service'));
     display.show(standing, { nextTryAt: iso(port.nowMs() + waitMs) });
     await waits.sleep(waitMs);

@@ -5,7 +5,6 @@ import { standingOf } from './display.js';
 import { Failed, jobNotFound, unsent } from './failed.js';
 import { grantName, type SlotResult } from './port.js';
 import type { StepContext } from './step-context.js';
-import { LONGEST_BACKOFF_MS } from './waits.js';
 import { watchUntil } from './watch-until.js';
 
 /** The end of a wait: a grant, or the budget's record of an earlier send. */
@@ -21,7 +20,8 @@ export interface Slot {
 const ASK_AGAIN_MS = 21_600_000;
 /** Shortest such time, for an overdue grant. */
 const ASK_SOON_MS = 180_000;
-const LONGEST_FULL_MS = 900_000;
+/** Without a place in line, it asks again after this time, and up to twice that. */
+const FULL_RETRY_MS = 900_000;
 
 /** The step that waits for a slot, and until the job accepts messages. */
 export class SlotWait {
@@ -31,7 +31,7 @@ export class SlotWait {
   #signalledReply: Granted | Waiting | undefined;
   #isWoken = false;
   #hasReply = false;
-  #fullInARow = 0;
+  #isTurnedAway = false;
 
   constructor(private readonly context: StepContext) {}
 
@@ -45,7 +45,7 @@ export class SlotWait {
     // A budget's signals are unordered and may come late.
     if (reply.sendNumber !== this.#sendNumber) return;
     if (reply.kind === 'granted' && grantName(reply) === this.#usedGrant) return;
-    const isOutdated = this.#signalledReply?.kind === 'granted' || this.#fullInARow > 0;
+    const isOutdated = this.#signalledReply?.kind === 'granted' || this.#isTurnedAway;
     if (isOutdated && reply.kind === 'waiting') return;
     this.#signalledReply = reply;
     // An ask that the server repeats, or a watch for rest, can take long. After a send, a late grant must not stop the watch.
@@ -68,7 +68,7 @@ export class SlotWait {
   async getSlot(): Promise<Slot> {
     const { waits, display } = this.context;
     display.facts.waitsUntil = iso(waits.patienceEndsMs);
-    for (let unansweredInARow = 0, contradictedInARow = 0; ;) {
+    for (;;) {
       this.#checkPatience();
       const signalled = this.#takeSignalledReply();
       if (signalled?.kind === 'granted' && signalled.sendNumber === this.#sendNumber) {
@@ -77,15 +77,11 @@ export class SlotWait {
       }
       this.#isWoken = false;
       const asked = await this.#ask();
-      unansweredInARow = asked || waits.isInterrupted ? 0 : unansweredInARow + 1;
-      if (unansweredInARow > 0) await waits.sleep(waits.backoffMs(unansweredInARow));
       if (!asked) continue;
       const next = await this.#follow(asked);
       if (typeof next === 'object') return this.#use(next);
       if (next === 'ask-again') continue;
-      // Replicas of the service may disagree for a long time.
-      contradictedInARow = (await this.#waitForRest(next)) ? 0 : contradictedInARow + 1;
-      if (contradictedInARow > 1) await waits.sleep(waits.backoffMs(contradictedInARow));
+      await this.#waitForRest(next);
     }
   }
 
@@ -191,27 +187,26 @@ export class SlotWait {
 
   #askAgainMs(reply: Waiting | Full): number {
     const { port, waits } = this.context;
-    this.#fullInARow = reply.kind === 'full' ? this.#fullInARow + 1 : 0;
-    if (reply.kind === 'full') {
-      const waitMs = Math.min(waits.stretchedMs(LONGEST_FULL_MS), reply.retryMs * 2 ** (this.#fullInARow - 1));
-      return waitMs * (1 + port.random());
-    }
+    this.#isTurnedAway = reply.kind === 'full';
+    if (reply.kind === 'full') return waits.stretchedMs(FULL_RETRY_MS) * (1 + port.random());
     const nowMs = port.nowMs();
     const { expectedAtMs = reply.reason === 'counting' ? nowMs : Infinity } = reply;
     const overdueMs = expectedAtMs + ASK_SOON_MS - nowMs;
     return Math.max(waits.stretchedMs(ASK_SOON_MS), Math.min(waits.stretchedMs(ASK_AGAIN_MS), overdueMs));
   }
 
-  /** Waits until the job is found and at rest. Returns `false` if the first poll shows that. */
-  async #waitForRest(waitReason: 'job-busy' | 'service'): Promise<boolean> {
+  /** Waits until the job is found and at rest. */
+  async #waitForRest(waitReason: 'job-busy' | 'service'): Promise<void> {
     const { port, waits, doubt } = this.context;
     const { patienceEndsMs: deadlineMs } = waits;
     const isOver = () => this.#signalledReply?.kind === 'granted';
     const goal = { until: 'rest', baseline: { job: {}, readByMs: 0 }, arrivedByMs: 0, runId: port.runId } as const;
     const end = await watchUntil(this.context, { ...goal, deadlineMs, standing: standingOf(waitReason), isOver });
     if (end?.kind === 'notFound') throw jobNotFound(end.message, doubt.delivered());
-    if (end?.kind === 'deadline') await waits.sleep(LONGEST_BACKOFF_MS);
-    return end?.kind !== 'rest' || end.observation.polls > 1;
+    if (!end) return;
+    if (end.kind === 'rest' && end.observation.polls > 1) return waits.noteProgress();
+    // Replicas of the service may disagree for a long time.
+    await waits.sleep(waits.backoffMs());
   }
 }
 

@@ -1,7 +1,7 @@
 import type { DeliveryDecision } from '../contract/index.js';
 import type { FollowUpPort, Stoppable } from './port.js';
 
-/** Longest wait between sends that do not start, and between watches that an operator ends. */
+/** Longest wait between attempts that come to nothing. */
 export const LONGEST_BACKOFF_MS = 3_600_000;
 /** Waits grow to this share of the elapsed time, so that even a wait of a year stays within the limits of a history. */
 const LONG_WAIT_SHARE = 1 / 300;
@@ -16,6 +16,7 @@ export class Waits {
   /** Time of the first workflow task, so that a delayed start shortens no wait. */
   readonly #beganAtMs: number;
   #isInterrupted = false;
+  #failuresInARow = 0;
   #stop: () => void = () => undefined;
 
   constructor(
@@ -24,11 +25,6 @@ export class Waits {
   ) {
     this.#beganAtMs = port.nowMs();
     this.patienceEndsMs = this.#beganAtMs + patienceMs;
-  }
-
-  /** Whether the flow stopped its own activity. Otherwise, someone ended the activity in Temporal. */
-  get isInterrupted(): boolean {
-    return this.#isInterrupted;
   }
 
   interrupt(): void {
@@ -40,11 +36,16 @@ export class Waits {
     this.patienceEndsMs = Math.max(this.patienceEndsMs, untilMs);
   }
 
-  /** Waits for an activity that an interruption stops. */
-  waitFor<T>(activity: Stoppable<T>): Promise<T | undefined> {
+  /**
+   * Waits for an activity that an interruption stops. If someone ends it in Temporal, this backs off, at most until
+   * `untilMs`.
+   */
+  async waitFor<T>(activity: Stoppable<T>, untilMs?: number): Promise<T | undefined> {
     this.#isInterrupted = false;
     this.#stop = () => activity.stop();
-    return activity.result;
+    const result = await activity.result;
+    if (result === undefined && !this.#isInterrupted) await this.sleep(this.backoffMs(), untilMs);
+    return result;
   }
 
   /** Waits, at most until an interruption or `untilMs`. */
@@ -55,9 +56,14 @@ export class Waits {
     await this.port.condition(() => this.isCancelled || this.#isInterrupted, Math.min(ms, leftMs));
   }
 
-  /** The wait after something has failed so many times in a row. */
-  backoffMs(times: number, longestMs = LONGEST_BACKOFF_MS): number {
-    return Math.min(this.stretchedMs(longestMs), 500 * 2 ** times);
+  /** How long to wait after something came to nothing: longer each time, until {@link noteProgress}. */
+  backoffMs(longestMs = LONGEST_BACKOFF_MS): number {
+    this.#failuresInARow += 1;
+    return Math.min(this.stretchedMs(longestMs), 500 * 2 ** this.#failuresInARow);
+  }
+
+  noteProgress(): void {
+    this.#failuresInARow = 0;
   }
 
   /** `longestMs`, or 1/300 of the time that has passed if that is longer. */

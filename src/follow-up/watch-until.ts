@@ -25,14 +25,12 @@ export async function watchUntil(
     ? { ...firstObservation(request, port.nowMs()), observedActive }
     : undefined;
   display.show(standing);
-  for (let stops = 0; !waits.isCancelled && !isOver();) {
+  while (!waits.isCancelled && !isOver()) {
     const watch = port.watchJob({ ...request, trouble, ...(observation && { observation }) });
-    const end = await waits.waitFor(watch);
-    stops = end || waits.isInterrupted ? 0 : stops + 1;
+    const end = await waits.waitFor(watch, request.deadlineMs);
     if (!end) {
-      // After `pollNow`, or when an operator ends the activity, the job is read at once. Repeated ends back off.
+      // After `pollNow`, or when an operator has ended the activity, the job is read at once.
       observation = { ...(observation ?? firstObservation(request, port.nowMs())), nextPollAt: iso(port.nowMs()) };
-      if (stops > 1) await waits.sleep(waits.backoffMs(stops), request.deadlineMs);
       continue;
     }
     ({ observation } = end);

@@ -119,12 +119,11 @@ const waitingSchema = z.object({
 });
 export type Waiting = z.infer<typeof waitingSchema>;
 
-/** The line has no place, or none for this job. The follow-up asks again after `retryMs`. */
+/** The line has no place, or none for this job. The follow-up asks again later. */
 const fullSchema = z.object({
   kind: z.literal('full'),
   ...send,
   reason: z.enum(['queue-full', 'job-busy']),
-  retryMs: z.number().min(1),
 });
 export type Full = z.infer<typeof fullSchema>;
 

@@ -78,11 +78,11 @@ describe('a follow-up in line', () => {
 });
 
 describe('a budget with a bounded line', () => {
-  it('replies "full" for a minute if all places of a job and lane are taken', () => {
+  it('replies "full" if all places of a job and lane are taken', () => {
     const budget = new TestBudget({ limit: 0, capacity: { total: 20, forJob: 10 } });
     expect(budget.askAll(names('a', 10), { ...batch, job: 'x' })).toEqual(times(10, 'waiting'));
     expect(budget.ask('next', { ...batch, job: 'x' })).toMatchObject({
-      ...{ kind: 'full', reason: 'job-busy', retryMs: MINUTE },
+      ...{ kind: 'full', reason: 'job-busy' },
     });
   });
 
@@ -99,10 +99,10 @@ describe('a budget with a bounded line', () => {
     expect(budget.askAll(names('i', 2))).toEqual(times(2, 'waiting'));
   });
 
-  it('replies "full" for 15 minutes if all places are taken', () => {
+  it('replies "full" if all places of the line are taken', () => {
     const budget = new TestBudget({ limit: 0, capacity: { total: 20, forJob: 10 } });
     expect(budget.askAll(names('a', 20))).toEqual(times(20, 'waiting'));
-    expect(budget.ask('next')).toMatchObject({ kind: 'full', reason: 'queue-full', retryMs: 15 * MINUTE });
+    expect(budget.ask('next')).toMatchObject({ kind: 'full', reason: 'queue-full' });
     expect(budget.line()).toEqual(names('a', 20));
   });
 

@@ -75,7 +75,7 @@ export const granted = replies<Granted>(() => {
   return { kind: 'granted', grantedAtMs: Date.now(), leaseMs: LEASE_MS, overAtMs: Date.now() + OVER_MS };
 });
 export const waiting = replies<Waiting>(() => ({ kind: 'waiting', reason: 'slot', position: 3 }));
-export const full = replies<Full>(() => ({ kind: 'full', reason: 'queue-full', retryMs: MINUTE }));
+export const full = replies<Full>(() => ({ kind: 'full', reason: 'queue-full' }));
 /** A send of this follow-up that another run was granted a minute ago. */
 export const earlierSend = replies<EarlierSend>(() => ({
   ...{ kind: 'earlierSend', outcome: 'sent', verdict: 'current' },
