@@ -43,7 +43,13 @@ export function createAskForSlot(dependencies: ActivityDependencies) {
     const mayHaveSent = request.ask.mayHaveSent || isOfAnotherRun;
     const own = { workflowId, runId, leaseMs, drainMs, maxLimit };
     const refused = read.kind === 'failed' && read.refused;
-    const reply = await ask(dependencies.budgets, projectId, { ...request.ask, mayHaveSent, ...own, ...jobIs, ...refused });
+    const reply = await ask(dependencies.budgets, projectId, {
+      ...request.ask,
+      mayHaveSent,
+      ...own,
+      ...jobIs,
+      ...refused,
+    });
     const slot = isArchived ? slotReplySchema.safeParse(reply).data : undefined;
     if (isArchived && slot) return { kind: 'archived', job: knownFields(job), reply: slot };
     const found = isBusy ? { busyJob: knownFields(job) } : job && { jobBefore: comparedFields(job) };
