@@ -5,6 +5,7 @@ import { Flow, type FlowPort } from './base-flow.js';
 import type { Batch } from './batch.js';
 import { describeBatch } from './batch-details.js';
 import type { BatchState } from './batch-state.js';
+import { MAX_SILENCE_MS } from './conversation.js';
 
 export interface BatchPort extends FlowPort {
   /** Whether an update still runs. */
@@ -23,17 +24,11 @@ export interface BatchPort extends FlowPort {
   show(details: string, hold: BatchHold | undefined): void;
 }
 
-/**
- * A part that has not reported for this long is signalled, to check that it runs. Temporal does not report a child's
- * end to a parent that was closed at that time and is reset later.
- */
-const WATCH_EVERY_MS = 60 * 60_000;
 const SHOWN_ERRORS = 10;
 
 /** Runs a batch: starts its parts, sends them orders, receives their reports, and restarts parts that were cut off. */
 export class BatchFlow extends Flow {
   readonly #lookedUp = new Set<number>();
-  #watchAtMs = 0;
 
   constructor(
     readonly batch: Batch,
@@ -66,6 +61,7 @@ export class BatchFlow extends Flow {
     if (batch.isStrange(report)) {
       void port.sendOrder(partWorkflowId({ batchId: batch.state.batchId, ...report }), {
         number: nowMs,
+        since: 0,
         share: 0,
         orphaned: true,
       });
@@ -80,7 +76,7 @@ export class BatchFlow extends Flow {
       const nowMs = port.nowMs();
       const isDue = port.isNextRunDue();
       if (!isDue) for (const { part, order } of batch.ordersToSend(nowMs)) this.#sendOrder(part, order);
-      this.#watch(nowMs);
+      if (batch.running().length > 0) port.wakeAt(nowMs + MAX_SILENCE_MS);
       this.#show(nowMs);
       const next = batch.nextPart(nowMs);
       if (next) {
@@ -136,18 +132,5 @@ export class BatchFlow extends Flow {
     if (again) await this.#startPart(again);
     this.#lookedUp.delete(part);
     if (isOpen) this.#sendOrder(part, batch.askForAll(part, port.nowMs()));
-  }
-
-  #watch(nowMs: number): void {
-    const running = this.batch.running();
-    if (running.length === 0) return;
-    if (nowMs >= this.#watchAtMs) {
-      this.#watchAtMs = nowMs + WATCH_EVERY_MS;
-      // Numbers of reports and orders are at least their times.
-      for (const [part, { reports, since, order }] of running) {
-        if (Math.max(reports, since) + WATCH_EVERY_MS <= nowMs) this.#sendOrder(part, order);
-      }
-    }
-    this.port.wakeAt(this.#watchAtMs);
   }
 }

@@ -1,5 +1,5 @@
-import type { BatchHold, BatchItem } from '../contract/index.js';
-import type { PartRecord } from './part-record.js';
+import type { BatchCounts, BatchHold, BatchItem } from '../contract/index.js';
+import type { Conversation } from './conversation.js';
 
 export interface BatchStart {
   batchId: string;
@@ -10,6 +10,17 @@ export interface BatchStart {
   template: Record<string, unknown>;
   sealed: boolean;
   startedAtMs: number;
+}
+
+/** What a batch knows of one of its parts. */
+export interface PartRecord {
+  first: number;
+  size: number;
+  hash: string;
+  conversation: Conversation;
+  open: number;
+  counts: BatchCounts;
+  restarts: number;
 }
 
 /** State that continue-as-new carries: plain JSON. */

@@ -17,11 +17,12 @@ import {
   type PartReport,
   partWorkflowId,
 } from '../protocol/index.js';
-import type { BatchStart, BatchState } from './batch-state.js';
+import type { BatchStart, BatchState, PartRecord } from './batch-state.js';
+import { newConversation, orderAnew, orderToSend, takeReport } from './conversation.js';
 import { failuresOf, holdOf } from './hold.js';
 import { addCounts, countsOf, endedOf, hasOutcome, newItem } from './outcome.js';
 import { hashOfItems, jsonBytes, MAX_PARTS, partSizes } from './pack.js';
-import { applyReport, newRecord, orderAnew, type PartRecord, remainingOf, renewOrders } from './part-record.js';
+import { remainingOf, renewOrders } from './shares.js';
 
 /** Updates whose results are remembered. The server may repeat an update on the next run (temporal#6375). */
 const REMEMBERED_UPDATES = 50;
@@ -137,12 +138,12 @@ export class Batch {
     const before = parts.at(-1);
     const first = before ? before.first + before.size : 0;
     const hash = hashOfItems({ template, items });
-    const record = newRecord({ first, size: items.length, hash }, nowMs);
+    const conversation = newConversation();
+    const record = { first, size: items.length, hash, conversation, open: 0, counts: addCounts([]), restarts: 0 };
     const part = parts.push(record) - 1;
     this.#isStarting = true;
-    this.#renewOrders(nowMs);
-    record.sent = record.since = record.order.number;
-    return { batchId, part, hash, first, template, items, order: record.order };
+    renewOrders(this.state, this.#backlog, nowMs);
+    return { batchId, part, hash, first, template, items, order: orderAnew(conversation, nowMs) };
   }
 
   /** Records that the part of {@link nextPart} has started. */
@@ -156,11 +157,10 @@ export class Batch {
    */
   ordersToSend(nowMs: number): { part: number; order: PartOrder }[] {
     this.#brake(nowMs);
-    this.#renewOrders(nowMs);
-    return this.running().flatMap(([part, record]) => {
-      if (record.sent >= record.order.number) return [];
-      record.sent = record.order.number;
-      return [{ part, order: record.order }];
+    renewOrders(this.state, this.#backlog, nowMs);
+    return this.running().flatMap(([part, { conversation }]) => {
+      const order = orderToSend(conversation);
+      return order ? [{ part, order }] : [];
     });
   }
 
@@ -169,11 +169,11 @@ export class Batch {
    * report counts.
    */
   take(report: PartReport, nowMs: number): boolean {
-    const { number, hash, order, counts, ended } = report;
+    const { hash, open, counts, ended } = report;
     const part = this.state.parts[report.part];
-    if (part?.hash !== hash || number <= part.reports || order < part.since) return false;
+    if (part?.hash !== hash || !takeReport(part.conversation, report)) return false;
     if (endedOf(counts) > endedOf(part.counts)) this.#noteEnded(nowMs);
-    applyReport(part, report);
+    Object.assign(part, { open, counts });
     for (const { index, status, prLink, error } of ended) {
       Object.assign(this.state.kept[index] ?? {}, { status, prLink, error });
     }
@@ -207,7 +207,8 @@ export class Batch {
       // Items of a cancelled batch may have ended without a follow-up.
       const withdrawn = this.state.cancelled ? (part.counts.errorsByType.Cancelled ?? 0) : 0;
       const again = endedOf(part.counts) - withdrawn + part.open;
-      return { batchId, part: index, hash: part.hash, first, template, items, order: orderAnew(part, nowMs), again };
+      const order = orderAnew(part.conversation, nowMs);
+      return { batchId, part: index, hash: part.hash, first, template, items, order, again };
     }
     const message = `${this.idOf(index)} was terminated: see the follow-up`;
     const outcome = { error: { type: 'Terminated', message, delivered: 'unknown' } } as const;
@@ -222,11 +223,7 @@ export class Batch {
 
   /** An order to report everything again, after the batch lost what the part had reported. */
   askForAll(index: number, nowMs: number): PartOrder {
-    const part = this.#part(index);
-    orderAnew(part, nowMs);
-    // Every order until its report repeats this, because a later one may arrive first.
-    part.order.reportAll = true;
-    return part.order;
+    return orderAnew(this.#part(index).conversation, nowMs);
   }
 
   status(): BatchStatus {
@@ -305,11 +302,6 @@ export class Batch {
     if (state.hold || state.cancelled || this.hasEnded) return;
     const hold = holdOf(state, this.#counts(), nowMs);
     if (hold) state.hold = hold;
-  }
-
-  #renewOrders(nowMs: number): void {
-    const planned = this.#backlog.map(({ length }) => length);
-    renewOrders(this.state, planned, nowMs);
   }
 
   #started(): PartRecord[] {

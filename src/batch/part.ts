@@ -26,8 +26,6 @@ export class Part {
   #reports = 0;
   /** Positions of items whose end is not reported yet. */
   #unreported = new Set<number>();
-  /** Number of the order to report everything again. The batch has forgotten reports on earlier orders. */
-  #reportAllSince = 0;
 
   /** Invalid items end at once, each with its own error. */
   constructor(private readonly input: PartInput) {
@@ -62,10 +60,10 @@ export class Part {
 
   receive(order: PartOrder): void {
     if (order.number <= this.#order.number) return;
+    const isAnew = order.since > this.#order.since;
     this.#order = order;
-    if (!order.reportAll) return;
+    if (!isAnew) return;
     this.#unreported = new Set(this.items.flatMap((item, position) => (hasOutcome(item) ? [position] : [])));
-    this.#reportAllSince = order.number;
   }
 
   /**
@@ -125,7 +123,7 @@ export class Part {
   }
 
   noteReported({ order, ended }: PartReport): void {
-    if (order < this.#reportAllSince) return;
+    if (order < this.#order.since) return;
     for (const { index } of ended) this.#unreported.delete(index - this.input.first);
   }
 

@@ -16,13 +16,16 @@ import {
 export const partOrderSchema = z.object({
   /** Always increases, even after a reset of the batch, because it is at least the time in milliseconds. */
   number: z.number().min(0),
+  /**
+   * Number of the first order whose reports count. When it increases, the part reports all ends again: the batch has
+   * forgotten earlier reports, as after a reset.
+   */
+  since: z.number().min(0),
   share: z.int().min(0),
   /** Only items below this index in the batch may start. */
   until: z.int().min(0).optional(),
   /** Starts no more follow-ups, and cancels the open ones. */
   cancel: z.literal(true).optional(),
-  /** Reports all ends again, because the batch has forgotten them, as after a reset. */
-  reportAll: z.literal(true).optional(),
   /** Starts no more follow-ups, because the batch that runs now has other items. */
   orphaned: z.literal(true).optional(),
 });

@@ -5,7 +5,7 @@ import type { FoundItem, PartInput, PartOrder } from '../../src/protocol/index.j
 
 const MINUTE = 60_000;
 const DAY = 24 * 60 * MINUTE;
-const ORDER: PartOrder = { number: 1, share: 2 };
+const ORDER: PartOrder = { number: 1, since: 1, share: 2 };
 const items = [1, 2].map((number) => ({ projectId: 'p', jobId: `job-${number}`, prompt: 'go on' }));
 const FIRST = 'follow-up/p/job-1/b:0';
 const SECOND = 'follow-up/p/job-2/b:1';
@@ -66,7 +66,7 @@ class TestPart {
   }
 
   async orderCancel(): Promise<void> {
-    this.flow.receive({ number: 2, share: 0, cancel: true });
+    this.flow.receive({ number: 2, since: 1, share: 0, cancel: true });
     await this.settle();
   }
 

@@ -9,7 +9,7 @@ const item = (projectId: string, jobId: string) => ({ projectId, jobId, prompt: 
 const partOf = (items: unknown[], order: Partial<PartOrder> = {}): Part =>
   new Part({
     ...{ batchId: 'b', part: 2, first: 500, hash: 'own', template: { lane: 'batch' }, items },
-    order: { number: 1, share: 50, ...order },
+    order: { number: 1, since: 1, share: 50, ...order },
   });
 
 /** Starts what may start, and returns the positions. */
@@ -36,7 +36,7 @@ describe('a part', () => {
   test('starts only items below the index in its order', () => {
     const part = partOf([item('p', 'a'), item('p', 'b'), item('p', 'c')], { until: 502 });
     expect(start(part)).toEqual([0, 1]);
-    part.receive({ number: 2, share: 50 });
+    part.receive({ number: 2, since: 1, share: 50 });
     expect(start(part)).toEqual([2]);
   });
 
@@ -66,16 +66,16 @@ describe('a part', () => {
 
   test('ignores an order that is older than its latest', () => {
     const part = partOf([item('p', 'a')], { number: 5, share: 0 });
-    part.receive({ number: 4, share: 50 });
+    part.receive({ number: 4, since: 1, share: 50 });
     expect(start(part)).toEqual([]);
-    part.receive({ number: 9, share: 1 });
+    part.receive({ number: 9, since: 1, share: 1 });
     expect(start(part)).toEqual([0]);
   });
 
   test('names its hash and its latest order in a report', () => {
     const part = partOf([item('p', 'a')], { number: 5, share: 0 });
-    part.receive({ number: 4, share: 50 });
-    part.receive({ number: 9, share: 1 });
+    part.receive({ number: 4, since: 1, share: 50 });
+    part.receive({ number: 9, since: 1, share: 1 });
     expect(part.report(10)).toMatchObject({ hash: 'own', order: 9 });
   });
 
@@ -111,8 +111,19 @@ describe('a part', () => {
     part.start();
     part.end(0, COMPLETED);
     const onItsWay = part.report(1_000);
-    part.receive({ number: 2, share: 50, reportAll: true });
+    part.receive({ number: 2, since: 2, share: 50 });
     part.noteReported(onItsWay);
+    expect(part.report(1_000).ended).toMatchObject([{ index: 500 }]);
+  });
+
+  test('reports everything again if a later order overtakes the one that asks for it', () => {
+    const part = partOf([item('p', 'a')]);
+    part.start();
+    part.end(0, COMPLETED);
+    part.noteReported(part.report(1_000));
+    part.receive({ number: 3, since: 2, share: 20 });
+    part.receive({ number: 2, since: 2, share: 50 });
+    expect(part.order.share).toBe(20);
     expect(part.report(1_000).ended).toMatchObject([{ index: 500 }]);
   });
 
@@ -121,10 +132,11 @@ describe('a part', () => {
     part.start();
     part.end(0, COMPLETED);
     part.noteReported(part.report(1_000));
-    part.receive({ number: 2, share: 50, reportAll: true });
+    part.receive({ number: 2, since: 2, share: 50 });
     const again = part.report(1_000);
     expect(again.ended).toMatchObject([{ index: 500 }]);
     part.noteReported(again);
+    part.receive({ number: 3, since: 2, share: 20 });
     expect(part.report(2_000).ended).toEqual([]);
   });
 

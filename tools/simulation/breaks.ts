@@ -84,7 +84,7 @@ export const breaks: Record<string, readonly [profile: string, file: string, tex
   undone: ['impatient+takeovers', 'follow-up/flow', `await this.port.nextTask();\n      const turn`, 'const turn'],
   canary: ['calm-batch', 'batch/part', 'if (index >= until) break;', ''],
   share: ['calm-batch', 'batch/part', 'this.#open.size < this.#order.share', 'this.#open.size < this.#order.share + 2'],
-  'report-all': ['batch', 'batch/batch', 'part.order.reportAll = true;', ''],
+  'report-all': ['batch', 'batch/part', 'order.since > this.#order.since', 'false'],
   withdraw: ['batch', 'batch/part-flow', `await this.#ask(this.#part.positions('waiting'));`, ''],
   retries: ['batch', 'client/batch-retry', 'attempts.get(indexes[item.index] ?? -1)', 'attempts.get(-1)'],
   parts: ['batch', 'protocol/batch-protocol', 'part: `${part}-${hash}`', 'part: `${part}-uEsrHPkfhD2`'],
