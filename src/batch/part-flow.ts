@@ -50,11 +50,8 @@ export class PartFlow extends Flow {
    * has ended repeats its past, and would start items that the batch has given up.
    */
   #isWanted = false;
-  #isOrphan = false;
-  /** Whether it still looks for follow-ups that an earlier run of this part has ordered. */
+  /** Whether it still looks for follow-ups that an earlier run of this part has started. Until then, it starts none. */
   #isAdopting: boolean;
-  /** From then on, Temporal knows all of those. */
-  #allStartedAtMs = Infinity;
   /** Whether it never starts anything again. */
   #hasStopped = false;
   #isCancelled = false;
@@ -78,10 +75,10 @@ export class PartFlow extends Flow {
   }
 
   receive(order: PartOrder): void {
-    this.#isOrphan = order.orphaned ?? false;
     this.#part.receive(order);
+    // Such an order answers a report, and must not lead to another.
     if (order.orphaned) this.#stop('Its batch ended before it was started');
-    this.#note();
+    else this.#note();
   }
 
   /** A part ends only with an outcome for each item, and its batch decides. It continues, and shows why. */
@@ -98,7 +95,6 @@ export class PartFlow extends Flow {
 
   async run(): Promise<BatchCounts> {
     const part = this.#part;
-    this.#allStartedAtMs = this.port.nowMs() + START_WITHIN_MS;
     if (this.#isAdopting) this.during(() => this.#adopt());
     for (;;) {
       this.isWoken = false;
@@ -112,23 +108,18 @@ export class PartFlow extends Flow {
   async #adopt(): Promise<void> {
     const { again = 0, items } = this.input;
     const part = this.#part;
-    for (let waitMs = FIRST_LOOK_MS; ; waitMs *= 2) {
-      const askedAtMs = this.port.nowMs();
-      const missing = await this.#ask(part.positions('waiting'));
-      if (items.length - missing.length >= again) break;
-      if (askedAtMs >= this.#allStartedAtMs) {
-        // Temporal has forgotten some, but not which: none of them may start.
-        for (const position of missing) this.#end(position, NOT_KEPT);
-        break;
-      }
-      await this.#sleepUntil(Math.min(askedAtMs + waitMs, this.#allStartedAtMs));
+    const allStartedAtMs = this.port.nowMs() + START_WITHIN_MS;
+    // Now, because the time is ignored while a timer for an earlier time runs.
+    this.port.wakeAt(allStartedAtMs);
+    // Asks twice, so that a cancel also reaches at once what has started already.
+    let missing = await this.#ask(part.positions('waiting'));
+    if (missing.length > 0) {
+      await this.port.condition(() => this.port.nowMs() >= allStartedAtMs);
+      missing = await this.#ask(missing);
     }
+    // Temporal has forgotten some, but not which: none of them may start.
+    if (items.length - missing.length < again) for (const position of missing) this.#end(position, NOT_KEPT);
     this.#isAdopting = false;
-  }
-
-  async #sleepUntil(atMs: number): Promise<void> {
-    this.port.wakeAt(atMs);
-    await this.port.condition(() => this.port.nowMs() >= atMs);
   }
 
   #step(): void {
@@ -140,8 +131,7 @@ export class PartFlow extends Flow {
       for (const position of part.positions('open')) this.#cancelFollowUp(position);
       this.#lookSoon();
     }
-    const mayStart = this.#isWanted && !this.#hasStopped && !this.#isAdopting;
-    for (const start of mayStart ? part.start() : []) {
+    for (const start of this.#isWanted && !this.#hasStopped ? part.start() : []) {
       this.#note();
       // Not awaited: a run that was reset may never receive the end.
       void this.#runFollowUp(start).finally(() => this.wake());
@@ -251,11 +241,7 @@ export class PartFlow extends Flow {
     if (this.#hasStopped) return;
     this.#hasStopped = true;
     this.during(async () => {
-      if (this.input.again !== undefined) {
-        // Adopting may end earlier, because the batch may not know of the latest follow-ups of an earlier run.
-        await this.#sleepUntil(this.#allStartedAtMs);
-        await this.port.condition(() => !this.#isAdopting);
-      }
+      await this.port.condition(() => !this.#isAdopting);
       await this.#ask(this.#part.positions('waiting'));
       const withdrawn: ItemOutcome = { error: { type: 'Cancelled', message, delivered: 'no' } };
       for (const position of this.#part.positions('waiting')) this.#end(position, withdrawn);
@@ -266,7 +252,6 @@ export class PartFlow extends Flow {
   /** Sends one report at a time, at intervals. The last report is immediate. */
   #report(nowMs: number): void {
     const part = this.#part;
-    if (this.#isOrphan) this.#hasNews = false;
     // Until it knows what an earlier run started, a report would make its batch forget that.
     if (!this.#hasNews || this.#isReporting || this.#isAdopting) return;
     const dueAtMs = this.#reportedAtMs + REPORT_EVERY_MS * (1 + Math.floor(this.input.part / PARTS_AT_FULL_PACE));
@@ -278,11 +263,8 @@ export class PartFlow extends Flow {
       const report = part.report(nowMs);
       this.#isWanted = await this.port.reportToBatch(report);
       if (this.#isWanted) part.noteReported(report);
-      else {
-        // The batch no longer runs. New items could be neither seen nor stopped.
-        this.#isOrphan = true;
-        this.#stop('The batch ended before it was started');
-      }
+      // The batch no longer runs. New items could be neither seen nor stopped.
+      else this.#stop('The batch ended before it was started');
       this.#isReporting = false;
     });
   }

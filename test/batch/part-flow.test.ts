@@ -23,6 +23,9 @@ class TestPart {
   /** The result of the flow. */
   readonly ended: ReturnType<PartFlow['run']>;
   nowMs = 0;
+  reports = 0;
+  /** What happens to a report: `false` if no batch runs. */
+  reportToBatch = async (): Promise<boolean> => true;
   #wakeAtMs = Infinity;
 
   constructor(change: Partial<PartInput> = {}, known: Record<string, FoundItem> = {}) {
@@ -39,7 +42,10 @@ class TestPart {
       },
       cancelFollowUp: async (workflowId) => this.cancelled.push(workflowId),
       findItems: async (asked) => asked.items.map(({ workflowId }) => this.known.get(workflowId) ?? {}),
-      reportToBatch: async () => true,
+      reportToBatch: () => {
+        this.reports += 1;
+        return this.reportToBatch();
+      },
       show: () => undefined,
     };
     const input = { batchId: 'b', part: 0, hash: 'h', first: 0, template: {}, items, order: ORDER, ...change };
@@ -96,6 +102,35 @@ describe('a part', () => {
     await part.fireTimersUntil(() => !part.outcomes().includes(undefined));
     expect(part.outcomes()).toEqual(['completed', 'completed']);
     await expect(part.ended).resolves.toMatchObject({ completed: 2 });
+  });
+});
+
+describe('a part whose batch no longer runs', () => {
+  test('starts nothing more, and ends when its open follow-ups have ended', async () => {
+    const part = await startPart({ order: { ...ORDER, share: 1 } }, { [FIRST]: { isOpen: true } });
+    expect(part.started).toEqual([FIRST]);
+    part.reportToBatch = async () => false;
+    await part.fireTimersUntil(() => part.outcomes()[1] !== undefined);
+    expect(part.outcomes()).toEqual([undefined, { ...WITHDRAWN, message: 'The batch ended before it was started' }]);
+    part.known.set(FIRST, { outcome: { status: 'completed', prLink: null } });
+    await part.fireTimersUntil(() => part.outcomes()[0] !== undefined);
+    await expect(part.ended).resolves.toMatchObject({ completed: 1, errors: 1 });
+    expect(part.started).toEqual([FIRST]);
+  });
+
+  test('reports only what is new to another batch with the same id, which disowns it each time', async () => {
+    const part = await startPart({ order: { ...ORDER, share: 1 } }, { [FIRST]: { isOpen: true } });
+    part.reportToBatch = async () => {
+      part.flow.receive({ number: part.nowMs, since: 0, share: 0, orphaned: true });
+      return true;
+    };
+    await part.fireTimersUntil(() => part.outcomes()[1] !== undefined);
+    expect(part.outcomes()).toEqual([undefined, { ...WITHDRAWN, message: 'Its batch ended before it was started' }]);
+    await part.fireTimer();
+    const { reports } = part;
+    await part.fireTimersUntil(() => false);
+    expect(part.nowMs).toBeGreaterThanOrEqual(DAY);
+    expect(part.reports).toBe(reports);
   });
 });
 
@@ -159,10 +194,10 @@ describe('a restarted part', () => {
 
   test('waits for a follow-up that its earlier run was about to start', async () => {
     const part = await startPart({ again: 1 });
-    await part.fireTimer();
-    expect(part.started).toEqual([]);
     part.known.set(FIRST, { isOpen: true });
-    await part.fireTimer();
+    expect(part.started).toEqual([]);
+    await part.fireTimersUntil(() => part.started.length > 0);
+    expect(part.nowMs).toBeGreaterThanOrEqual(MINUTE);
     expect(part.started).toEqual([SECOND]);
     expect(part.outcomes()).toEqual([undefined, undefined]);
   });
