@@ -18,8 +18,8 @@ const MAX_PART_BYTES = 448 * 1_024;
 const MAX_START_BYTES = 2 * 1_024 * 1_024;
 /** Most bytes in the templates of all parts. A batch with a list of jobs starts its parts in one run. */
 const MAX_TEMPLATES_BYTES = 16 * 1_024 * 1_024;
-/** Bytes of an item besides its input: two ids, a link of 255 bytes, a message of 200 bytes, and field names. */
-const ITEM_RESERVE_BYTES = 800;
+/** Bytes that the start of a follow-up has besides its input: ids, search attributes, memo and summary. */
+const START_RESERVE_BYTES = 800;
 
 export function jsonBytes(value: unknown): number {
   // Despite its type, `JSON.stringify` returns no text for `undefined`.
@@ -32,13 +32,15 @@ export function partSizes(sizes: readonly number[], templateBytes: number, maxIt
   const parts: number[] = [];
   let [bytes, startBytes] = [Infinity, Infinity];
   for (const size of sizes) {
-    bytes += size + ITEM_RESERVE_BYTES;
-    startBytes += size + ITEM_RESERVE_BYTES + templateBytes;
+    const itemStartBytes = size + START_RESERVE_BYTES + templateBytes;
+    bytes += size;
+    startBytes += itemStartBytes;
     const last = parts.at(-1) ?? 0;
     if (bytes <= MAX_PART_BYTES && startBytes <= MAX_START_BYTES && last < maxItems) parts[parts.length - 1] = last + 1;
     else {
       parts.push(1);
-      bytes = startBytes = templateBytes + size + ITEM_RESERVE_BYTES;
+      bytes = templateBytes + size;
+      startBytes = itemStartBytes;
     }
   }
   return parts;

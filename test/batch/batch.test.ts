@@ -12,6 +12,8 @@ const COMPLETED = { status: 'completed', prLink: null } as const;
 const FAILED = { status: 'failed', prLink: null } as const;
 /** Most bytes of JSON in a payload or a state. */
 const MAX_BYTES = 512 * 1_024;
+/** Most bytes in a workflow task. */
+const MAX_TASK_BYTES = 4 * 1_024 * 1_024;
 
 /** Items for jobs of their own. `from`: the number of the first job. */
 const itemsOf = (count: number, { prompt = 'go on', from = 0 } = {}) =>
@@ -138,6 +140,21 @@ describe('a large batch', () => {
     expect(jsonBytes(batch.state)).toBeLessThan(MAX_BYTES);
     expect(inputs.length).toBeGreaterThanOrEqual(leastParts);
     expect(batch.status().total).toBe(50_000);
+  });
+
+  test('packs items that come in one piece into parts that are each within a payload', () => {
+    const batch = Batch.create(SEALED, itemsOf(1_500, { prompt: 'x'.repeat(1_000) }));
+    const inputs = startInputs(batch);
+    expect(inputs.reduce((sum, input) => sum + input.items.length, 0)).toBe(1_500);
+    expect(Math.max(...inputs.map(jsonBytes))).toBeLessThan(MAX_BYTES);
+  });
+
+  test('packs items with a long template into parts that can start all of theirs in one workflow task', () => {
+    const template = { prompt: 'x'.repeat(100_000) };
+    const items = Array.from({ length: 100 }, (_, index) => ({ projectId: 'p', jobId: `job-${index}` }));
+    const batch = Batch.create({ ...SEALED, template }, items);
+    const sizes = startParts(batch).map((part) => jsonBytes(part.start()));
+    expect(Math.max(...sizes)).toBeLessThan(MAX_TASK_BYTES);
   });
 
   /** 10,000 items have ended, each with an error as long as possible. `reports` are the last of the parts. */
