@@ -70,18 +70,17 @@ export async function retryBatch(
       const retried = followUps.batch(asked);
       const plan = await retried.planRetry({ only, signal });
       if (plan.delivered > 0) output.note(`${plan.delivered} skipped: already delivered`);
-      if (plan.neverStarted > 0) {
-        const rest = `the last ${plan.neverStarted} of its items`;
-        output.note(`${rest} are skipped: they were never started. Send them as a new batch`);
-      }
       if (plan.open > 0) output.note(`${plan.open} skipped: still running`);
+      if (plan.neverStarted > 0) {
+        output.note(`the last ${plan.neverStarted} skipped: never started. Send them as a new batch`);
+      }
       if (plan.unknown > 0 && !yes) {
         const doubt = `for ${counted(plan.unknown, 'item')} it is unknown whether the message was delivered`;
         const ways = '--yes sends them again, although they may be delivered twice; --only failed skips them';
         throw new UsageError(`${doubt}: ${ways}`);
       }
-      const batch = await retried.retry({ plan, signal });
-      return showStarted(cli, batch, { wait, signal, data: { retryOf: plan.memo.retryOf } });
+      const batch = await retried.retry(plan, { signal });
+      return showStarted(cli, batch, { wait, signal, data: { retryOf: plan.retryOf } });
     }),
   );
 }

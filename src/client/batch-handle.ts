@@ -21,16 +21,9 @@ import {
 } from '../contract/index.js';
 import { batchPartsQuery } from '../protocol/index.js';
 import { IS_OPEN } from '../temporal/lookups.js';
-import {
-  planRetry,
-  type PlanRetryOptions,
-  readRetryMemo,
-  type RetryMemo,
-  type RetryOptions,
-  type RetryPlan,
-} from './batch-retry.js';
+import { planRetry, type PlanRetryOptions, type RetryPlan } from './batch-retry.js';
 import { queryWorkflow, sendUpdate } from './calls.js';
-import { FollowUpClientError, FollowUpFailedError, RefusedError, WorkerUnavailableError } from './client-errors.js';
+import { FollowUpClientError, RefusedError, WorkerUnavailableError } from './client-errors.js';
 import { checkBatch, handOver, type StartBatchInput, type StartBatchOptions } from './hand-over.js';
 import { findTroublesOfBatch, type WorkflowTrouble } from './health.js';
 import { listQuery } from './list.js';
@@ -46,8 +39,6 @@ export interface BatchExecution {
   status: ExecutionStatus;
   startedAt: string;
   endedAt?: string;
-  /** Set for a retry: its batch, and the index there of each item. */
-  retry?: RetryMemo;
 }
 
 export interface BatchTarget {
@@ -167,26 +158,26 @@ export class BatchHandle {
   }
 
   /**
-   * Sends items of an ended batch again, with new keys, as another batch: `nightly-retry-1`, then `nightly-retry-2`.
-   * Asks Temporal for the outcome of each item without success, in the batch and in all its retries. Items with an
-   * unknown delivery may be delivered twice: {@link planRetry} counts them. The batch's `maxFailures`, and its `canary`
-   * unless {@link continue} has ended it, and its `notify` also apply to the retry.
+   * Plans to send items of an ended batch again, with new keys, as another batch: `nightly-retry-1`, then
+   * `nightly-retry-2`. Asks Temporal for the outcome of each item without success, in the batch and in all its retries.
+   * The retry of a retry is the next retry of the batch itself. The batch's `maxOpen`, `maxFailures` and `notify`, and
+   * its `canary` unless {@link continue} has ended it, also apply to the retry.
    *
-   * @throws what {@link planRetry} and `startBatch` throw
-   */
-  async retry({ only, plan, ...options }: RetryOptions & StartBatchOptions = {}): Promise<StartedBatch> {
-    const { input, memo } = plan ?? (await this.planRetry({ only, signal: options.signal }));
-    return startBatch(this.#target, input, options, memo);
-  }
-
-  /**
-   * Shows what {@link retry} would send, and sends nothing. The retry of a retry is the next retry of the batch itself.
-   *
-   * @throws RefusedError if it runs, or has nothing to retry; InvalidInputError if the id would be too long;
-   *   FollowUpFailedError if Temporal no longer keeps the items; WorkerUnavailableError
+   * @throws RefusedError if it runs, or if Temporal no longer keeps its items; WorkerUnavailableError
    */
   async planRetry(options: PlanRetryOptions = {}): Promise<RetryPlan> {
     return planRetry(this.#target.client, (batchId) => new BatchHandle(this.#target, batchId), this.batchId, options);
+  }
+
+  /**
+   * Starts what {@link planRetry} has planned.
+   *
+   * @throws RefusedError if the plan has no items; InvalidInputError if the retry's id is too long; what `startBatch`
+   *   throws
+   */
+  async retry({ input, retryOf, indexes }: RetryPlan, options: StartBatchOptions = {}): Promise<StartedBatch> {
+    if (input.items.length === 0) throw new RefusedError('NothingToRetry', retryOf);
+    return startBatch(this.#target, input, options, { retryOf, indexes });
   }
 
   /**
@@ -199,11 +190,11 @@ export class BatchHandle {
 
   /** The batch in Temporal's own records. Needs no worker. */
   async describe(): Promise<BatchExecution> {
-    const { status, startTime, closeTime, memo } = await this.#call(() => this.#handle.describe());
+    const { status, startTime, closeTime } = await this.#call(() => this.#handle.describe());
     return {
       status: toExecutionStatus(status.name),
       startedAt: startTime.toISOString(),
-      ...defined({ endedAt: closeTime?.toISOString(), retry: readRetryMemo(memo) }),
+      ...defined({ endedAt: closeTime?.toISOString() }),
     };
   }
 
@@ -229,15 +220,17 @@ export class BatchHandle {
     query: QueryDefinition<Result, Args>,
     args: Args,
   ): Promise<Result> {
+    const { client } = this.#target;
+    const about: About =
+      workflowId === this.workflowId ? this.#about : { workflowId, missing: ['BatchPartNotFound', this.batchId] };
     try {
-      return await this.#call(() => queryWorkflow(this.#target.client, workflowId, QUERY_TIMEOUT_MS, query, ...args));
+      const ask = () => queryWorkflow(client, workflowId, QUERY_TIMEOUT_MS, query, ...args);
+      return await callTemporal(client, ask, about);
     } catch (error) {
       // It failed before it could answer. Its result has the reason.
       const isUnknown = error instanceof WorkerUnavailableError && error.cause instanceof QueryNotRegisteredError;
       if (isUnknown && (await this.describe()).status !== 'running') await this.result();
-      if (workflowId === this.workflowId || !RefusedError.is(error, 'BatchNotFound')) throw error;
-      const message = `the items of ${workflowId} cannot be read: Temporal no longer keeps it`;
-      throw new FollowUpFailedError(workflowId, 'Unexpected', message, { delivered: 'unknown' }, { cause: error });
+      throw error;
     }
   }
 

@@ -113,7 +113,9 @@ const refusedRequests = {
   BatchNotHeld: (id: string) => `batch ${id} is not held; there is nothing to continue`,
   BatchRunning: (id: string) =>
     `batch ${id} is still running: you can retry it after it ends, and "follow-up batch cancel" ends it early`,
-  NothingToRetry: (id: string, why: string) => `batch ${id} has no item to retry${why && `: ${why}`}`,
+  BatchPartNotFound: (id: string) =>
+    `the items of batch ${id} cannot be read: Temporal no longer keeps one of its parts`,
+  NothingToRetry: (id: string) => `batch ${id} has no item to retry`,
   BudgetStopped: (id: string) =>
     `the budget of ${id} is stopped and accepts no commands; run "follow-up budget restore ${id}" to start it again`,
   BudgetRunning: (id: string) =>

@@ -16,7 +16,7 @@
 export { type RetryChoice, retryChoices, type ScheduleOverlap, scheduleOverlaps } from '../contract/index.js';
 export { type BatchExecution, BatchHandle, StartedBatch } from './batch-handle.js';
 export { type BatchPreview, type ProjectPreview } from './batch-preview.js';
-export { type PlanRetryOptions, type RetryMemo, type RetryOptions, type RetryPlan } from './batch-retry.js';
+export { type PlanRetryOptions, type RetryPlan } from './batch-retry.js';
 export {
   type BudgetExecutionState,
   BudgetHandle,

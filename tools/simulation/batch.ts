@@ -3,9 +3,7 @@ import { Batch } from '../../src/batch/batch.js';
 import { BatchFlow } from '../../src/batch/batch-flow.js';
 import type { BatchStart, BatchState } from '../../src/batch/batch-state.js';
 import { PartFlow } from '../../src/batch/part-flow.js';
-import type { BatchHandle } from '../../src/client/batch-handle.js';
-import { planRetry, readRetryMemo, type RetryPlan } from '../../src/client/batch-retry.js';
-import { RefusedError } from '../../src/client/client-errors.js';
+import { type PlannedBatch, planRetry, type RetryPlan } from '../../src/client/batch-retry.js';
 import { defined } from '../../src/common/index.js';
 import {
   type BatchItem,
@@ -120,33 +118,27 @@ export class Batches {
     const plans: RetryPlan[] = [];
     for (const only of ['failed', undefined] as const) {
       const asked = world.chance.pick([...this.started.keys()]);
-      const planning = planRetry(clientOf(server.latest), (id) => this.#handle(id), asked, { only });
-      const plan = await planning.catch((thrown: unknown) => {
-        if (!RefusedError.is(thrown, 'NothingToRetry')) throw thrown;
-      });
-      if (plan && plan.unknown === 0) plans.push(plan);
+      const plan = await planRetry(clientOf(server.latest), (id) => this.#plannedBatch(id), asked, { only });
+      if (plan.input.items.length > 0 && plan.unknown === 0) plans.push(plan);
     }
     this.isOver = plans.length === 0;
-    for (const { input, memo } of plans) {
-      const { id, canary, maxFailures } = input;
-      const items = 'items' in input ? input.items : [];
-      if (!this.started.has(id)) this.start(id, items, defined({ canary, maxFailures }), memo);
+    for (const { input, retryOf, indexes } of plans) {
+      const { id, items, canary, maxFailures } = input;
+      if (!this.started.has(id)) this.start(id, items, defined({ canary, maxFailures }), { retryOf, indexes });
     }
   }
 
   /** What the plan of a retry asks of a batch. */
-  #handle(id: string): BatchHandle {
-    const { server } = this.stage;
-    const flow = () => this.flowOf(id)!;
-    const items = () => this.#itemsOf(id);
-    const describe = async () => {
-      const { status } = server.latest(idOf(id)) ?? {};
-      if (status === undefined) throw new RefusedError('BatchNotFound', id);
-      return { status: status === 'running' ? status : 'completed', retry: readRetryMemo(this.started.get(id)?.memo) };
+  #plannedBatch(id: string): PlannedBatch {
+    const { batch } = this.flowOf(id)!;
+    const items = this.#itemsOf(id);
+    return {
+      status: async () => batch.status(),
+      parts: async () => batch.partIds(),
+      async *list() {
+        yield* items;
+      },
     };
-    const status = async () => flow().batch.status();
-    // An array serves a loop that awaits each item.
-    return { describe, status, parts: async () => flow().batch.partIds(), list: items } as unknown as BatchHandle;
   }
 
   /** The items of a batch, as its flow and those of its parts tell them. */
