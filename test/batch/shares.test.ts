@@ -53,7 +53,7 @@ describe('the shares of parts', () => {
   function renewedShares(parts: PartRecord[], { planned = [] as number[], ...change }: RenewalChange = {}): number[] {
     const state: BatchState = {
       ...{ batchId: 'b', maxOpen: 50, template: {}, sealed: true, startedAtMs: 0, cancelled: false },
-      ...{ forgivenFailures: 0, total: 0, parts, kept: [], ...change },
+      ...{ forgivenFailures: 0, total: 0, parts, kept: [], updates: [], ...change },
     };
     renewOrders(
       state,
