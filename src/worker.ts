@@ -106,7 +106,7 @@ export async function startWorker(options: StartWorkerOptions): Promise<WorkerSe
         temporal,
         targets: openTargets(config.webhooks, reportFileProblem(logger, 'webhooks')),
         linksArePrivate: dataConverter !== undefined,
-        handBack: ending.signal,
+        ending: ending.signal,
       }),
       // The bundle contains the workflow interceptors.
       ...(interceptors && { interceptors: { ...interceptors, workflowModules: [] } }),
@@ -152,7 +152,7 @@ function openAgentJobs({ agentJobs, budget, projects }: WorkerConfig, keys: Watc
  * Creates the activities.
  *
  * @param parts.linksArePrivate whether there is a custom data converter
- * @param parts.handBack aborted when sleeping watches must leave this process
+ * @param parts.ending aborted when the worker is about to end
  */
 function bindActivities(
   { taskQueue, leaseMs, drainMs, budget, agentJobs: { sendTimeoutMs }, capacity }: WorkerConfig,
@@ -161,7 +161,7 @@ function bindActivities(
     temporal: Client;
     targets: () => Promise<WebhookTargets>;
     linksArePrivate: boolean;
-    handBack: AbortSignal;
+    ending: AbortSignal;
   },
 ) {
   const { temporal, targets, ...others } = parts;

@@ -16,7 +16,7 @@ export interface ActivityDependencies {
   /** Most watches that sleep in this process. The others wait on timers of the server. */
   maxWatches: number;
   /** Aborted when the process is about to end: sleeping watches go back to the server. */
-  handBack: AbortSignal;
+  ending: AbortSignal;
   /** Whether links to pull requests are kept out of search attributes. */
   linksArePrivate: boolean;
   /** The wall clock, which can be set, and a monotonic clock. @default those of the process */

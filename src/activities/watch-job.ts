@@ -27,10 +27,10 @@ const SHORT_SLEEP_MS = 1_000;
  * @throws ApplicationFailure `Later`, benign
  */
 export function createWatchJob(dependencies: ActivityDependencies) {
-  const { agentJobs, maxWatches, handBack, clocks = processClocks } = dependencies;
+  const { agentJobs, maxWatches, ending, clocks = processClocks } = dependencies;
   let watches = 0;
   // One for each sleeping watch.
-  setMaxListeners(0, handBack);
+  setMaxListeners(0, ending);
 
   return async function watchJob(request: WatchRequest): Promise<WatchResult> {
     const context = Context.current();
@@ -55,13 +55,13 @@ export function createWatchJob(dependencies: ActivityDependencies) {
     try {
       for (;;) {
         const isLong = waitMs() > SHORT_SLEEP_MS;
-        if (handBack.aborted || (isLong && watches > maxWatches)) {
+        if (ending.aborted || (isLong && watches > maxWatches)) {
           beat();
           throw later(request.jobId, waitMs());
         }
         if (waitMs() > 0) {
           if (sinceBeatMs() >= BEAT_MS) beat();
-          await sleepUnless(handBack, Math.min(waitMs(), BEAT_MS - sinceBeatMs()));
+          await sleepUnless(ending, Math.min(waitMs(), BEAT_MS - sinceBeatMs()));
           continue;
         }
         // A response is as old as its request, even if the process stood still in between.

@@ -161,22 +161,40 @@ function hasLasted({ failing }: Observation, ms: number, nowMs: number): boolean
 }
 
 function judgeJob(request: WatchRequest, observation: Observation, job: AgentJob, nowMs: number): WatchEnd | undefined {
-  const { until, baseline, arrivedByMs, settleTimeMs, prLinkGraceMs, deadlineMs } = request;
-  if (until === 'rest') return isAtWork(job) ? undefined : { kind: 'rest', job: knownFields(job) };
-  // If the job was at work before the send, its state may belong to that turn, so only time counts.
-  const wasAtRest = isTerminalStatus(baseline.job.status);
-  // Even if the job before the send showed the end of the previous turn, a replica that lags may still show that turn.
-  const isFresh = nowMs - baseline.readByMs >= Math.min(STALE_MS, settleTimeMs);
-  if (until === 'evidence') {
-    // Anyone may archive a job.
-    const isTurn = job.status !== 'archived' && hasChanged(job, baseline);
-    return wasAtRest && isTurn && isFresh ? { kind: 'evidence', job: knownFields(job) } : undefined;
+  switch (request.until) {
+    case 'rest':
+      return isAtWork(job) ? undefined : { kind: 'rest', job: knownFields(job) };
+    case 'evidence':
+      return isEvidence(request, job, nowMs) ? { kind: 'evidence', job: knownFields(job) } : undefined;
+    case 'end':
+      return judgeEnd(request, observation, job, nowMs);
   }
+}
+
+/** If the job was at work before the send, its state may belong to that turn, so only time counts. */
+function wasAtRest({ job }: Baseline): boolean {
+  return isTerminalStatus(job.status);
+}
+
+/** Even if the job before the send showed the end of the previous turn, a replica that lags may still show that turn. */
+function isFresh({ baseline, settleTimeMs }: WatchRequest, nowMs: number): boolean {
+  return nowMs - baseline.readByMs >= Math.min(STALE_MS, settleTimeMs);
+}
+
+/** Whether a job shows that the message was delivered. Anyone may archive a job. */
+function isEvidence(request: WatchRequest, job: AgentJob, nowMs: number): boolean {
+  const { baseline } = request;
+  return job.status !== 'archived' && hasChanged(job, baseline) && wasAtRest(baseline) && isFresh(request, nowMs);
+}
+
+/** Ends the watch if the job shows the end of the message's turn, and not that of the previous one. */
+function judgeEnd(request: WatchRequest, observation: Observation, job: AgentJob, nowMs: number): WatchEnd | undefined {
+  const { baseline, arrivedByMs, settleTimeMs, prLinkGraceMs, deadlineMs } = request;
   if (isAtWork(job)) observation.activeAtMs = nowMs;
-  observation.observedActive ||= isAtWork(job) && isFresh;
+  observation.observedActive ||= isAtWork(job) && isFresh(request, nowMs);
   const isSettled = nowMs - arrivedByMs >= settleTimeMs;
   const isNew = hasChanged(job, baseline);
-  const isBelieved = isSettled || (wasAtRest && (observation.observedActive || isNew));
+  const isBelieved = isSettled || (wasAtRest(baseline) && (observation.observedActive || isNew));
   if (!isTerminalStatus(job.status) || !isBelieved) {
     delete observation.endSeenAtMs;
     return undefined;
@@ -184,7 +202,7 @@ function judgeJob(request: WatchRequest, observation: Observation, job: AgentJob
   observation.endSeenAtMs ??= nowMs;
   // What looks like the end of the previous turn may be that end, from a replica that lags or between two turns.
   const { activeAtMs = 0, endSeenAtMs } = observation;
-  const sinceMs = !wasAtRest ? endSeenAtMs : isNew ? arrivedByMs : activeAtMs;
+  const sinceMs = !wasAtRest(baseline) ? endSeenAtMs : isNew ? arrivedByMs : activeAtMs;
   const isConfirmed = nowMs - Math.max(arrivedByMs, sinceMs) >= Math.min(STALE_MS, settleTimeMs);
   // A job may complete some seconds before its pull request appears.
   const hasOwnLink = Boolean(job.prLink) && isLinkNew(job, baseline);

@@ -75,7 +75,7 @@ function worker({ job = () => rest, replies = [], sent, ...more }: World) {
   };
   const activities = createActivities({
     ...{ agentJobs, budgets, ...config, sendTimeoutMs: 30_000, maxWatches: 100 },
-    ...{ handBack: new AbortController().signal, linksArePrivate: false },
+    ...{ ending: new AbortController().signal, linksArePrivate: false },
     clocks: { wallMs: () => Date.now(), stopwatchMs: () => Date.now() - 5 },
     ...more,
   });
@@ -344,11 +344,11 @@ describe('watchJob', () => {
     const baseline = { job: broken, readByMs: START_MS };
     const steady = { baseline, poll: { ...watchSettings.poll, maxIntervalMs: 5 * SECOND } };
     await pass(lateS * SECOND);
-    const handBack = new AbortController();
-    const first = watch({ job: () => working, handBack: handBack.signal }, steady);
+    const ending = new AbortController();
+    const first = watch({ job: () => working, ending: ending.signal }, steady);
     await pass(15.1 * SECOND);
     const atWorkMs = Date.now();
-    handBack.abort();
+    ending.abort();
     await pass(5 * SECOND);
     const info = { heartbeatDetails: first.beats.at(-1), attempt: 2, currentAttemptScheduledTimestampMs: Date.now() };
     // A replica that lags shows the turn before.
@@ -402,12 +402,12 @@ describe('watchJob', () => {
   });
 
   test('ends its attempt at once when the process is about to end', async () => {
-    const handBack = new AbortController();
-    const { result, reads } = watch({ handBack: handBack.signal }, sleeping);
+    const ending = new AbortController();
+    const { result, reads } = watch({ ending: ending.signal }, sleeping);
     await pass(MINUTE);
-    handBack.abort();
+    ending.abort();
     await expect(result).rejects.toThrow(failure({ type: 'Later', nextRetryDelay: 4 * MINUTE }));
-    const due = watch({ handBack: handBack.signal }, { observation: seenBefore(0) });
+    const due = watch({ ending: ending.signal }, { observation: seenBefore(0) });
     await expect(due.result).rejects.toThrow(failure({ type: 'Later', nextRetryDelay: 1 }));
     expect([Date.now(), reads(), due.reads()]).toEqual([START_MS + MINUTE, 0, 0]);
   });

@@ -72,7 +72,7 @@ export async function startWorkflowRig(options: {
     drainMs: 0,
     maxLimit: 1_000,
     maxWatches: 1_000,
-    handBack: new AbortController().signal,
+    ending: new AbortController().signal,
     linksArePrivate: false,
   });
   const finder = createItemFinder(client);

@@ -20,7 +20,7 @@ export class Worker implements WorkerProcess {
   #incarnation = 0;
   #frozenUntilMs = 0;
   #stoodStillMs = 0;
-  #handBack = new AbortController();
+  #ending = new AbortController();
   #activities: Record<string, (input: never) => Promise<unknown>>;
 
   /** @param faults chances of the network's faults */
@@ -44,7 +44,7 @@ export class Worker implements WorkerProcess {
 
   /** Whether it takes activities. */
   get isReady(): boolean {
-    return this.#isAlive && !this.#handBack.signal.aborted && this.#frozenUntilMs <= this.stage.world.nowMs;
+    return this.#isAlive && !this.#ending.signal.aborted && this.#frozenUntilMs <= this.stage.world.nowMs;
   }
 
   /** @param drainMs for how long it hands its watches back before */
@@ -52,13 +52,13 @@ export class Worker implements WorkerProcess {
     const { world } = this.stage;
     if (!this.isReady) return;
     world.note('a worker dies', drainMs);
-    if (drainMs > 0) this.#handBack.abort();
+    if (drainMs > 0) this.#ending.abort();
     await world.sleep(drainMs);
     this.#isAlive = false;
     this.#incarnation += 1;
     await world.sleep(backAfterMs);
     this.#isAlive = true;
-    this.#handBack = new AbortController();
+    this.#ending = new AbortController();
     this.#activities = this.#create();
   }
 
@@ -187,13 +187,13 @@ export class Worker implements WorkerProcess {
     const stopwatchMs = () => world.nowMs - this.#stoodStillMs;
     const clocks = { wallMs: () => world.nowMs + settings.offsetMs, stopwatchMs };
     const agentJobs = { getJob, sendMessage: this.#sendMessage };
-    const handBack = this.#handBack.signal;
+    const ending = this.#ending.signal;
     const { findItems, findPart } = createItemFinder(clientOf(server.latest));
     const find =
       <Input, Found>(what: (input: Input) => Promise<Found>) =>
       (input: Input) =>
         this.#ask<Found>((reply) => void what(input).then(reply, reply));
-    const shipped = createActivities({ agentJobs, budgets, ...settings, handBack, linksArePrivate: false, clocks });
+    const shipped = createActivities({ agentJobs, budgets, ...settings, ending, linksArePrivate: false, clocks });
     return { ...shipped, findItems: find(findItems), findPart: find(findPart) };
   }
 
