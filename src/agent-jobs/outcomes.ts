@@ -3,7 +3,7 @@ import type { AgentJob, SendOutcome } from '../contract/index.js';
 import { type GetJobFailureReason, refusalOf, signOf } from '../protocol/index.js';
 import type { PostResult } from './post-once.js';
 import { describeNetworkError, describeStatus, encodingProblem, type getOnce, type HttpResponse } from './response.js';
-import { type Mask, type ReadBody,readBody } from './service-text.js';
+import { type Mask, type ReadBody, readBody } from './service-text.js';
 
 /** Result of {@link AgentJobsClient.getJob}. No text in it holds the API key. */
 export type GetJobOutcome =
