@@ -41,7 +41,7 @@ export function interpretGet({ response, error }: Awaited<ReturnType<typeof getO
     const retryAfterMs = parseRetryAfterMs(headers['retry-after'], headers['date'], Date.now());
     return { kind: 'failed', reason: outcome, message, statusCode, ...defined({ retryAfterMs }) };
   }
-  const read = readResponse(response, error, mask);
+  const read = readJobOf(response, error, mask);
   if ('job' in read) return { kind: 'job', job: read.job };
   const { kind } = describeNetworkError(error, mask);
   const reason = body === undefined && kind !== 'too-big' ? kind : 'invalid-body';
@@ -68,7 +68,7 @@ export function interpretPost(result: PostResult, mask: Mask): SendMessageOutcom
 /** Interprets the response to a POST. `error` says why its body is missing. */
 function interpretSend(response: HttpResponse, error: unknown, mask: Mask): SendMessageOutcome {
   const { statusCode, headers } = response;
-  const read = readResponse(response, error, mask);
+  const read = readJobOf(response, error, mask);
   const outcome = signOf(statusCode, read.kind).message;
   if (outcome !== 'sent') {
     const isRefused = refusalOf(outcome) !== undefined;
@@ -81,7 +81,7 @@ function interpretSend(response: HttpResponse, error: unknown, mask: Mask): Send
 }
 
 /** Reads the job of a response. `error` says why its body is missing. */
-function readResponse({ headers, body }: HttpResponse, error: unknown, mask: Mask): ReadBody {
+function readJobOf({ headers, body }: HttpResponse, error: unknown, mask: Mask): ReadBody {
   if (body === undefined) {
     return { kind: 'unread', problem: `the response's body was lost: ${describeNetworkError(error, mask).text}` };
   }

@@ -57,7 +57,7 @@ export function readBody(body: string, mask: Mask): ReadBody {
 function toJob(value: unknown, mask: Mask): { job: AgentJob } | { problem: string } {
   if (isDeeperThan(value, MAX_DEPTH)) return { problem: `the body is nested deeper than ${MAX_DEPTH} levels` };
   const parsed = parseInput(agentJobSchema, cleanValue(value, mask));
-  if (!parsed.ok) return { problem: `not an agent job: ${cleanLine(describeIssues(parsed.issues), mask)}` };
+  if (!parsed.ok) return { problem: `the body is not an agent job: ${cleanLine(describeIssues(parsed.issues), mask)}` };
   const job = parsed.value;
   if (Buffer.byteLength(JSON.stringify(job)) > MAX_JOB_BYTES) {
     return { problem: `the job is larger than ${MAX_JOB_BYTES} bytes` };
@@ -67,7 +67,7 @@ function toJob(value: unknown, mask: Mask): { job: AgentJob } | { problem: strin
   const problem = isMissing(error)
     ? 'it has neither an id nor a status that jobs have'
     : cleanLine(typeof error === 'string' ? error : JSON.stringify(error), mask);
-  return { problem: `not an agent job: ${problem}` };
+  return { problem: `the body is not an agent job: ${problem}` };
 }
 
 const isMissing = (value: unknown): boolean => value === undefined || value === null;

@@ -83,7 +83,7 @@ export class BatchHandle {
   /**
    * Every item in its current state, in the order of the batch, page by page. Needs a running worker.
    *
-   * @throws WorkerUnavailableError
+   * @throws WorkerUnavailableError, RefusedError if Temporal no longer keeps a part
    */
   async *list(): AsyncGenerator<BatchItem, void, undefined> {
     const { workflowId } = this;

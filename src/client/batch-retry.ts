@@ -85,25 +85,29 @@ export async function planRetry(
   const id = await readRetries(client, batchOf, root, attempts);
   const { maxOpen, canary, maxFailures, notify, total } = await batch.status();
   let neverStarted = total;
-  const found: Record<Standing, ValidItem[]> = { failed: [], unknown: [], delivered: [], open: [] };
+  const counts = { failed: 0, unknown: 0, delivered: 0, open: 0 };
+  const choices: readonly Fate[] = only ? [only] : retryChoices;
+  const sent: ValidItem[] = [];
   for (const part of await batch.parts()) {
     const { size, valid } = await readItems(client, root, part);
     neverStarted -= size;
     await fewAtATime(valid, async (item) => {
       signal?.throwIfAborted();
-      const its = attempts.get(item.index);
-      if (its) found[await standingOf(client, its, expectationOf(item.input))].push(item);
+      const attemptsOfItem = attempts.get(item.index);
+      if (!attemptsOfItem) return;
+      const fate = await fateOf(client, attemptsOfItem, expectationOf(item.input));
+      counts[fate] += 1;
+      if (choices.includes(fate)) sent.push(item);
     });
   }
-  const choices = only ? [only] : retryChoices;
-  const sent = choices.flatMap((choice) => found[choice]).sort((one, other) => one.index - other.index);
+  sent.sort((one, other) => one.index - other.index);
   return {
     input: { id, items: sent.map(({ input }) => input), maxOpen, canary, maxFailures, notify },
     retryOf: root,
     indexes: toRanges(sent.map(({ index }) => index)),
-    unknown: only === 'failed' ? 0 : found.unknown.length,
-    delivered: found.delivered.length,
-    open: found.open.length,
+    unknown: only === 'failed' ? 0 : counts.unknown,
+    delivered: counts.delivered,
+    open: counts.open,
     neverStarted,
   };
 }
@@ -138,14 +142,17 @@ async function readRetries(
   }
 }
 
-type Standing = RetryChoice | 'delivered' | 'open';
+type Fate = RetryChoice | 'delivered' | 'open';
+
+const isSuccess = ({ status }: Pick<BatchItem, 'status'>): boolean => status !== undefined && status !== 'failed';
 
 /** What became of an item in all its attempts. Temporal's current record overrides that of the batches. */
-async function standingOf(client: Client, attempts: readonly Attempt[], expected: ExpectedItem): Promise<Standing> {
+async function fateOf(client: Client, attempts: readonly Attempt[], expected: ExpectedItem): Promise<Fate> {
+  if (attempts.some(({ item }) => isSuccess(item))) return 'delivered';
   const found = await Promise.all(attempts.map((attempt) => findAttempt(client, attempt, expected)));
   if (found.some(({ isOpen }) => isOpen)) return 'open';
   const outcomes = found.flatMap(({ outcome }) => outcome ?? []);
-  if (outcomes.some(({ status }) => status && status !== 'failed')) return 'delivered';
+  if (outcomes.some(isSuccess)) return 'delivered';
   if (outcomes.at(-1)?.status === 'failed') return 'failed';
   const delivered = outcomes.map(({ error }) => error?.delivered);
   if (delivered.includes('yes')) return 'delivered';

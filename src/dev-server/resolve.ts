@@ -1,10 +1,11 @@
 import { execFile } from 'node:child_process';
-import { access, mkdir, mkdtemp, rename, rm } from 'node:fs/promises';
+import { access, rename } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import type { Environment } from '../config/index.js';
 import { downloadsOf, fileNameOf, type ResolveOptions, type Source } from './download.js';
+import { fetchOnce } from './fetch-once.js';
 import { type PinnedServer, TEMPORAL_CLI } from './pins.js';
 import { childEnvironment } from './process.js';
 
@@ -49,8 +50,8 @@ async function checkVersion(path: string, env: Environment): Promise<string> {
 }
 
 /**
- * Tries the given sources and this project's cache, then downloads into the cache. Processes that download at the same
- * time don't disturb each other.
+ * Tries the given sources and this project's cache, then downloads into the cache, one process at a time. Nothing runs
+ * before its checksum is verified.
  *
  * @returns the executable's path
  * @throws Error on one line with every source's reason and the fix; if the cache can't be written; the reason of
@@ -80,37 +81,24 @@ export async function resolvePinned(
     return undefined;
   };
 
-  const cached = () => join(cacheDirectory(env), fileNameOf(server));
+  const name = fileNameOf(server);
+  const cached = () => join(cacheDirectory(env), name);
   const lookUp = () => access(cached()).then(cached, () => undefined);
   const found = await tryEach([...sources, ['cache', lookUp]]);
   if (found !== undefined) return found;
   onProgress?.(`${what}: ${failures.join('; ')}`);
-  const directory = await createDownloadDirectory(env);
-  try {
+  const fetch = async (directory: string) => {
     const file = await tryEach(downloadsOf(server, directory, options));
     if (file === undefined) throw new Error(`${what} is not available. Tried ${failures.join('; ')}. ${fix}`);
     await rename(file, cached());
     return cached();
-  } finally {
-    await rm(directory, { recursive: true, force: true });
-  }
+  };
+  return fetchOnce({ cacheDirectory: cacheDirectory(env), name, lookUp, fetch, onProgress, signal });
 }
 
 /** Directory of this project's downloads: `$XDG_CACHE_HOME/agent-follow-up`, otherwise `~/.cache/agent-follow-up`. */
 export function cacheDirectory(env: Environment): string {
   return join(env['XDG_CACHE_HOME'] || join(env['HOME'] || homedir(), '.cache'), 'agent-follow-up');
-}
-
-/** On the same file system as the cache, so that a rename moves a complete file into it. */
-async function createDownloadDirectory(env: Environment): Promise<string> {
-  try {
-    await mkdir(cacheDirectory(env), { recursive: true });
-    return await mkdtemp(join(cacheDirectory(env), 'download-'));
-  } catch (error) {
-    const { message } = error as Error;
-    const text = `the cache cannot be written; set XDG_CACHE_HOME to a writable directory (${message})`;
-    throw new Error(text, { cause: error });
-  }
 }
 
 const MAX_REASON_LENGTH = 200;

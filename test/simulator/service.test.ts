@@ -109,20 +109,20 @@ describe('sending a message', () => {
 });
 
 describe('the ledger', () => {
-  test('is on disk when the response arrives, with one line of JSON for each message', async () => {
+  test('is in its file when the response arrives, with one line of JSON for each message', async () => {
     const directory = await mkdtemp(join(tmpdir(), 'ledger-'));
     onTestFinished(() => rm(directory, { recursive: true }));
     const ledgerFile = join(directory, 'ledger.jsonl');
     const simulator = await start({ ledgerFile });
     const lines = async () => (await readFile(ledgerFile, 'utf8')).trimEnd().split('\n');
-    const isOnDisk = async () => expect(await lines()).toEqual(simulator.ledger.map((entry) => JSON.stringify(entry)));
+    const isInFile = async () => expect(await lines()).toEqual(simulator.ledger.map((entry) => JSON.stringify(entry)));
     for (let count = 1; count <= 5; count++) {
       await post(simulator);
-      await isOnDisk();
+      await isInFile();
     }
     await Promise.all(Array.from({ length: 60 }, (_, index) => post(simulator, { jobId: `job-${index}` })));
     await simulator.close();
-    await isOnDisk();
+    await isInFile();
     expect(simulator.ledger).toHaveLength(65);
   });
 

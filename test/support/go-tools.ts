@@ -4,9 +4,9 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { z } from 'zod';
+import { fetchOnce } from '../../src/dev-server/fetch-once.js';
 import { childEnvironment } from '../../src/dev-server/process.js';
 import { cacheDirectory } from '../../src/dev-server/resolve.js';
-import { fetchOnce } from './fetch-once.js';
 import { findOnPath, isExecutable, say } from './programs.js';
 
 /** A Go module, with its checksum in Go's checksum database. */

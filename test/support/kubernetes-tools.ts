@@ -2,8 +2,8 @@ import { existsSync } from 'node:fs';
 import { mkdir, readFile, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { parse } from 'yaml';
+import { fetchOnce } from '../../src/dev-server/fetch-once.js';
 import { cacheDirectory } from '../../src/dev-server/resolve.js';
-import { fetchOnce } from './fetch-once.js';
 import { downloadGoModule, type GoModule, goModule, resolveGoTool } from './go-tools.js';
 import { findOnPath, say } from './programs.js';
 

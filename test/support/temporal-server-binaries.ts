@@ -1,7 +1,7 @@
 import { chmod, cp, mkdir, readdir, rename, stat } from 'node:fs/promises';
 import { join } from 'node:path';
+import { fetchOnce } from '../../src/dev-server/fetch-once.js';
 import { cacheDirectory } from '../../src/dev-server/resolve.js';
-import { fetchOnce } from './fetch-once.js';
 import { downloadGoModule, runGo } from './go-tools.js';
 import { GO_SERVER_MODULE } from './pins.js';
 import { isExecutable, say } from './programs.js';

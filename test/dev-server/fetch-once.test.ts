@@ -2,8 +2,8 @@ import { mkdir, mkdtemp, readdir, rm, stat, utimes, writeFile } from 'node:fs/pr
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { eventually } from './eventually.js';
-import { fetchOnce } from './fetch-once.js';
+import { fetchOnce } from '../../src/dev-server/fetch-once.js';
+import { eventually } from '../support/eventually.js';
 
 let cache: string;
 
@@ -13,7 +13,7 @@ beforeEach(async () => {
 
 afterEach(() => rm(cache, { recursive: true }));
 
-describe('the cache of the tests', () => {
+describe('the cache of downloads', () => {
   const fetchOf = (name: string, fetch: () => Promise<string>) =>
     fetchOnce({ cacheDirectory: cache, name, lookUp: () => Promise.resolve(undefined), fetch });
 

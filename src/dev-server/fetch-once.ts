@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { mkdir, readdir, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { OnProgress } from '../../src/dev-server/process.js';
+import type { OnProgress } from './process.js';
 
 interface FetchOptions<T> {
   cacheDirectory: string;
@@ -16,6 +16,8 @@ interface FetchOptions<T> {
    */
   fetch: (temporaryDirectory: string) => Promise<T>;
   onProgress?: OnProgress | undefined;
+  /** Ends the wait for another process. */
+  signal?: AbortSignal | undefined;
 }
 
 const POLL_INTERVAL_MS = 200;
@@ -28,16 +30,16 @@ const STALE_AFTER_MS = 5_000;
  * Fetches a file into the cache once, even if several processes ask simultaneously. The lock only saves work: two may
  * fetch if a holder stands still for 5 s.
  *
- * @throws the error of `fetch`
+ * @throws Error if the cache can't be written; the error of `fetch`
  */
 export async function fetchOnce<T>(options: FetchOptions<T>): Promise<T> {
-  const { cacheDirectory, name, lookUp, fetch, onProgress } = options;
+  const { cacheDirectory, name, lookUp, fetch, onProgress, signal } = options;
   const lock = join(cacheDirectory, `${name}.lock`);
   for (let waits = 0; !(await create(lock)); waits++) {
     const { mtimeMs } = await stat(lock).catch(() => ({ mtimeMs: Date.now() }));
     if (Date.now() - mtimeMs > STALE_AFTER_MS) await rm(lock, { force: true });
     else if (waits === 0) onProgress?.(`${name}: waiting for another process, which is fetching it`);
-    await delay(POLL_INTERVAL_MS);
+    await delay(POLL_INTERVAL_MS, undefined, { signal });
   }
   const heartbeat = setInterval(() => void utimes(lock, new Date(), new Date()).catch(() => undefined), HEARTBEAT_MS);
   const temporaryDirectory = join(cacheDirectory, `.${name}-${randomUUID()}`);
@@ -60,8 +62,9 @@ async function create(lock: string): Promise<boolean> {
     await writeFile(lock, '', { flag: 'wx' });
     return true;
   } catch (error) {
-    const { code, path } = error as NodeJS.ErrnoException;
+    const { code, path, message } = error as NodeJS.ErrnoException;
     if (code === 'EEXIST' && path === lock) return false;
-    throw error;
+    const text = `the cache cannot be written; set XDG_CACHE_HOME to a writable directory (${message})`;
+    throw new Error(text, { cause: error });
   }
 }
