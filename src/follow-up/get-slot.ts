@@ -68,7 +68,7 @@ export class SlotWait {
   async getSlot(): Promise<Slot> {
     const { waits, display } = this.context;
     display.facts.waitsUntil = iso(waits.patienceEndsMs);
-    for (;;) {
+    for (let wasContradicted = false; ;) {
       this.#checkPatience();
       const signalled = this.#takeSignalledReply();
       if (signalled?.kind === 'granted' && signalled.sendNumber === this.#sendNumber) {
@@ -81,7 +81,10 @@ export class SlotWait {
       const next = await this.#follow(asked);
       if (typeof next === 'object') return this.#use(next);
       if (next === 'ask-again') continue;
-      await this.#waitForRest(next);
+      const isContradicted = await this.#waitForRest(next);
+      // Replicas of the service may disagree for a long time.
+      if (isContradicted && wasContradicted) await waits.sleep(waits.backoffMs());
+      wasContradicted = isContradicted;
     }
   }
 
@@ -195,18 +198,18 @@ export class SlotWait {
     return Math.max(waits.stretchedMs(ASK_SOON_MS), Math.min(waits.stretchedMs(ASK_AGAIN_MS), overdueMs));
   }
 
-  /** Waits until the job is found and at rest. */
-  async #waitForRest(waitReason: 'job-busy' | 'service'): Promise<void> {
+  /** Waits until the job is found and at rest. Returns whether the first poll shows that, or the wait ends too early. */
+  async #waitForRest(waitReason: 'job-busy' | 'service'): Promise<boolean> {
     const { port, waits, doubt } = this.context;
     const { patienceEndsMs: deadlineMs } = waits;
     const isOver = () => this.#signalledReply?.kind === 'granted';
     const goal = { until: 'rest', baseline: { job: {}, readByMs: 0 }, arrivedByMs: 0, runId: port.runId } as const;
     const end = await watchUntil(this.context, { ...goal, deadlineMs, standing: standingOf(waitReason), isOver });
     if (end?.kind === 'notFound') throw jobNotFound(end.message, doubt.delivered());
-    if (!end) return;
-    if (end.kind === 'rest' && end.observation.polls > 1) return waits.noteProgress();
-    // Replicas of the service may disagree for a long time.
-    await waits.sleep(waits.backoffMs());
+    if (!end) return false;
+    const isContradicted = end.kind !== 'rest' || end.observation.polls <= 1;
+    if (!isContradicted) waits.noteProgress();
+    return isContradicted;
   }
 }
 

@@ -17,6 +17,8 @@ export class Waits {
   readonly #beganAtMs: number;
   #isInterrupted = false;
   #failuresInARow = 0;
+  /** When the last backoff is over. */
+  #backedOffAtMs = 0;
   #stop: () => void = () => undefined;
 
   constructor(
@@ -56,10 +58,17 @@ export class Waits {
     await this.port.condition(() => this.isCancelled || this.#isInterrupted, Math.min(ms, leftMs));
   }
 
-  /** How long to wait after something came to nothing: longer each time, until {@link noteProgress}. */
+  /**
+   * How long to wait after something came to nothing: longer each time, until {@link noteProgress}, or until nothing
+   * has failed for as long as the longest backoff.
+   */
   backoffMs(longestMs = LONGEST_BACKOFF_MS): number {
+    const nowMs = this.port.nowMs();
+    if (nowMs - this.#backedOffAtMs > this.stretchedMs(LONGEST_BACKOFF_MS)) this.noteProgress();
     this.#failuresInARow += 1;
-    return Math.min(this.stretchedMs(longestMs), 500 * 2 ** this.#failuresInARow);
+    const waitMs = Math.min(this.stretchedMs(longestMs), 500 * 2 ** this.#failuresInARow);
+    this.#backedOffAtMs = nowMs + waitMs;
+    return waitMs;
   }
 
   noteProgress(): void {

@@ -29,7 +29,7 @@ export async function watchUntil(
     const watch = port.watchJob({ ...request, trouble, ...(observation && { observation }) });
     const end = await waits.waitFor(watch, request.deadlineMs);
     if (!end) {
-      // After `pollNow`, or when an operator has ended the activity, the job is read at once.
+      // The job is read at once after `pollNow`, and after the backoff when an operator has ended the activity.
       observation = { ...(observation ?? firstObservation(request, port.nowMs())), nextPollAt: iso(port.nowMs()) };
       continue;
     }

@@ -207,6 +207,16 @@ describe('an ask to which there is no reply', () => {
     expect(scene.asked.length).toBeGreaterThan(5 * 24);
     expect(scene.asked.length).toBeLessThan(5 * 24 + 20);
   });
+
+  it('is made again after a second if others were ended by hand hours ago', async () => {
+    const endedByHand = { kind: 'endedByHand' } as const;
+    const asks = [...Array.from({ length: 10 }, () => endedByHand), waiting(), endedByHand, noReply()];
+    const scene = new Scene({ asks });
+    await scene.advance(12 * HOUR);
+    const [endedAfterMs = 0, againAfterMs] = scene.askedAfterMs().slice(-2);
+    expect(endedAfterMs).toBeGreaterThan(6 * HOUR);
+    expect(againAfterMs).toBe(endedAfterMs + SECOND);
+  });
 });
 
 describe('a follow-up whose job works on an unknown message', () => {
@@ -234,7 +244,7 @@ describe('a follow-up whose job works on an unknown message', () => {
       stop: () => undefined,
     });
     expect(await scene.end()).toMatchObject({ type: 'BudgetWaitTimeout', delivered: 'no' });
-    expect(scene.askedAfterMs()).toEqual([0, 1, 3, 7, 15, 31, 63, 127, 255].map((seconds) => seconds * SECOND));
+    expect(scene.askedAfterMs()).toEqual([0, 0, 1, 3, 7, 15, 31, 63, 127, 255].map((seconds) => seconds * SECOND));
     expect(scene.elapsedMs()).toBe(5 * MINUTE);
   });
 
@@ -277,6 +287,15 @@ describe('a follow-up whose job works on an unknown message', () => {
 });
 
 describe('a follow-up whose job works on one replica of the service and rests on another', () => {
+  it('asks again at once the first time, also after sends that did not start', async () => {
+    const asks = [...Array.from({ length: 10 }, () => granted()), waitingToWatch, noReply()];
+    const scene = new Scene({ asks, job: () => rest, sends: () => notSent });
+    await scene.advance(HOUR);
+    expect(scene.asked).toHaveLength(12);
+    const [watchedAfterMs, againAfterMs] = scene.askedAfterMs().slice(-2);
+    expect(againAfterMs).toBe(watchedAfterMs);
+  });
+
   it('asks less and less often', async () => {
     const scene = new Scene({ asks: () => waitingToWatch, job: () => rest });
     await scene.advance(HOUR);

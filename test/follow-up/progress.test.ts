@@ -185,9 +185,9 @@ describe('progress after the turn of another message', () => {
 
   it('shows no status and no link while its own turn lasts', async () => {
     const scene = startAfterOtherTurn();
-    await scene.advance(2 * SECOND);
+    await scene.advance(SECOND);
     const progress = scene.flow.progress();
-    const sent = { delivery: 'sent', sentAt: iso(START_MS + SECOND), waitsUntil: iso(START_MS + SECOND + DAY) };
+    const sent = { delivery: 'sent', sentAt: iso(START_MS), waitsUntil: iso(START_MS + DAY) };
     expect(progress).toMatchObject({ state: 'polling', ...sent, job: done });
     for (const field of ['jobStatus', 'prLink']) expect(progress).not.toHaveProperty(field);
   });
