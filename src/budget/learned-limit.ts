@@ -42,11 +42,23 @@ export function forgetLimit(limit: LearnedLimit): void {
   delete limit.spacingMs;
 }
 
-/** Learns from a 429. `isFirst`: it begins a pause. */
-export function learnLimit(limit: LearnedLimit, isFirst: boolean, window: Window, nowMs: number): void {
+/**
+ * Learns from a 429.
+ *
+ * @param more.isFirst whether it begins a pause
+ * @param more.acceptedAtMs when the latest message that was accepted was granted
+ */
+export function learnLimit(
+  limit: LearnedLimit,
+  { isFirst, acceptedAtMs }: { isFirst: boolean; acceptedAtMs: number },
+  window: Window,
+  nowMs: number,
+): void {
   const { windowMs } = window;
   // What was learned long ago is no longer true.
   if (nowMs - limit.lastLimitedAtMs > 2 * LEARNED_WINDOWS * windowMs) forgetLimit(limit);
+  // No turn may be under way whose end could be awaited.
+  if (nowMs - acceptedAtMs > windowMs) limit.turns.acceptedInARow = 0;
   limit.lastLimitedAtMs = nowMs;
   limit.turns.room = 0;
   if (!isFirst) return;

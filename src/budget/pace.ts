@@ -124,7 +124,7 @@ export function noteRefused(pace: Pace, refusal: ProjectRefusal, window: Window,
   const retryAfterMs = isRepeated || !probe ? undefined : refusal.retryAfterMs;
   // What was under way, or came early, says nothing about the end of a limit.
   if (reason !== 'limited' && pause?.reason === 'limited' && probe !== 'due') return;
-  if (reason === 'limited') learnLimit(limit, isFirst, window, nowMs);
+  if (reason === 'limited') learnLimit(limit, { isFirst, acceptedAtMs: pace.acceptedGrantAtMs }, window, nowMs);
   if (probe === 'turn') ignoreTurns(limit, window, nowMs);
   const before = pause ?? { sinceMs: nowMs, untilMs: 0, retryAtMs: 0, step: 0 };
   const isNew = !isRepeated || reason === 'limited';

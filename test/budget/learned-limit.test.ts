@@ -213,6 +213,21 @@ describe('the end of a turn in a pause for a 429', () => {
     expect(budget.nextGrants()).toEqual([MINUTE, ['c']]);
   });
 
+  it('is no longer awaited once no message was accepted for a window', () => {
+    const budget = pausedBudgetWithTurns();
+    budget.end('one', { lastTurn });
+    budget.report('a');
+    budget.end('two', { lastTurn });
+    budget.report('b');
+    for (const name of ['a', 'b', 'c', 'd', 'three', 'four']) budget.end(name);
+    budget.advance(2 * HOUR);
+    budget.signals();
+    expect(budget.ask('e')).toMatchObject({ kind: 'granted' });
+    budget.report('e', 'limited');
+    budget.ask('f');
+    expect(budget.nextGrants()).toEqual([4 * SPACING, ['f']]);
+  });
+
   it('is no longer awaited once such a probe was refused', () => {
     const budget = budgetThatAwaitsTurns();
     budget.end('three', { lastTurn });

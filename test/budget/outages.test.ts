@@ -55,14 +55,15 @@ describe('messages without a clear response', () => {
     expect(budget.state.pace.pause).toBeUndefined();
   });
 
-  it('do not delay the next message if they are hours apart', () => {
+  it('pause the project for 30 s also if they are hours apart', () => {
     const budget = new TestBudget({ limit: 100 });
     for (const name of ['a', 'b', 'c']) {
+      budget.advance(10 * HOUR);
       budget.ask(name);
       budget.report(name, 'unknown');
-      budget.advance(10 * HOUR);
     }
-    expect(budget.ask('d')).toMatchObject({ kind: 'granted' });
+    expect(budget.ask('d')).toMatchObject({ kind: 'waiting', reason: 'outage' });
+    expect(budget.nextGrants()).toEqual([30 * SECOND, ['d']]);
   });
 
   it.each(['sent', 'rejected'] as const)('are followed by one send at a time if one was %s in between', (outcome) => {
