@@ -2,8 +2,9 @@ import { defined } from '../common/index.js';
 import type { PartOrder, PartReport } from '../protocol/index.js';
 
 /**
- * How long neither a batch nor its part may say anything. Then the batch repeats its order, to check that the part
- * runs: Temporal does not report a child's end to a parent that was closed at that time and is reset later.
+ * After this time in which neither a batch nor its part says anything, the batch repeats its order, to check that the
+ * part runs: Temporal does not report a child's end to a parent that was closed at that time and is reset later. The
+ * batch looks only once in this time, so a silence can last up to twice as long.
  */
 export const MAX_SILENCE_MS = 60 * 60_000;
 
