@@ -1,14 +1,14 @@
-import { type At, type Description, markdownCode as code, type Row, toMarkdown } from '../common/index.js';
+import { type At, DELIVERED, type Description, markdownCode as code, type Row, toMarkdown } from '../common/index.js';
 import { type BatchCounts, type BatchItem, type BatchStatus, followUpBatchWorkflowId } from '../contract/index.js';
-import { DELIVERED, type PartInput } from '../protocol/index.js';
+import type { PartInput } from '../protocol/index.js';
 import { endedOf } from './outcome.js';
 import type { Part } from './part.js';
 
 /** What is known of a batch. Its result has the counts of its end. */
-type Standing = BatchCounts & Pick<BatchStatus, 'batchId' | 'total' | 'ended' | 'sealed'> & Partial<BatchStatus>;
+type KnownStatus = BatchCounts & Pick<BatchStatus, 'batchId' | 'total' | 'ended' | 'sealed'> & Partial<BatchStatus>;
 
 /** @param failures the first items without success */
-export function describeBatch(status: Standing, failures: readonly BatchItem[], at: At): Description {
+export function describeBatch(status: KnownStatus, failures: readonly BatchItem[], at: At): Description {
   const { batchId, ended, failed, errors } = status;
   const live = countsOf(status);
   const lines = failures.map(({ index, workflowId, error }) => {
@@ -20,7 +20,7 @@ export function describeBatch(status: Standing, failures: readonly BatchItem[], 
   const more = failed + errors - failures.length;
   if (more > 0) lines.push(`and ${more} more: \`follow-up batch status ${batchId} --json\``);
   return {
-    headline: `${endedOf(status)} of ${status.total} ended${standingOf(status, at)}`,
+    headline: `${endedOf(status)} of ${status.total} ended${suffixOf(status, at)}`,
     rows: [
       ['batch', code(batchId)],
       ...live,
@@ -47,7 +47,7 @@ export function describePart(part: Part, { first, items, batchId }: PartInput, n
   );
 }
 
-function countsOf(status: Standing): Row[] {
+function countsOf(status: KnownStatus): Row[] {
   const { completed, archived, failed, errors, unknown, errorsByType } = status;
   const { open = 0, waitingForBudget = 0, waitingToStart = 0 } = status;
   const types = Object.entries(errorsByType).map(([type, count]) => `${type} ${count}`);
@@ -63,7 +63,7 @@ function countsOf(status: Standing): Row[] {
   ];
 }
 
-function standingOf({ ended, cancelled, sealed, hold, cutOff }: Standing, at: At): string {
+function suffixOf({ ended, cancelled, sealed, hold, cutOff }: KnownStatus, at: At): string {
   if (cutOff !== undefined) return `, ${cutOff} without a result`;
   if (hold) return `, held since ${at(hold.at)}: ${hold.reason}`;
   if (ended) return cancelled ? ', cancelled' : '';
@@ -71,20 +71,18 @@ function standingOf({ ended, cancelled, sealed, hold, cutOff }: Standing, at: At
   return sealed ? '' : ', more items may come';
 }
 
-function nextSteps({ batchId, ended, sealed, hold, cutOff, ...status }: Standing): string[] {
+function nextSteps({ batchId, ended, sealed, hold, cutOff, ...status }: KnownStatus): string[] {
   const { open = 0, waitingToStart = 0, failed, errors, unknown, stillRunning } = status;
   if (cutOff !== undefined) {
     const running = stillRunning === undefined ? 'perhaps some' : String(stillRunning);
     return [`${running} of its follow-ups still run: \`follow-up list --batch ${batchId}\``];
   }
-  if (hold) return [`\`follow-up batch continue ${batchId}\``, `\`follow-up batch cancel ${batchId}\``];
+  const cancel = `\`follow-up batch cancel ${batchId}\``;
+  if (hold) return [`to go on: \`follow-up batch continue ${batchId}\``, `or, to end it: ${cancel}`];
   if (!ended) {
     // While a list is still being added, some items wait or are open.
-    if (sealed || open + waitingToStart > 0) return ['nothing'];
-    return [
-      'to add the rest of its list, run the same `follow-up batch run` again',
-      `to end it: \`follow-up batch cancel ${batchId}\``,
-    ];
+    if (sealed || open + waitingToStart > 0) return ['no action is needed'];
+    return ['to add the rest of its list, run the same `follow-up batch run` again', `or, to end it: ${cancel}`];
   }
   if (unknown > 0)
     return ['look at the jobs whose delivery is unknown', `then: \`follow-up batch retry ${batchId} --only unknown\``];

@@ -1,4 +1,4 @@
-import { type At, type Description, markdownCode as code, type Row } from '../common/index.js';
+import { type At, DELIVERED, type Description, markdownCode as code, type Row } from '../common/index.js';
 import {
   type BudgetSend,
   type BudgetStatus,
@@ -7,7 +7,7 @@ import {
   type RefusedMessages,
   type SendOutcome,
 } from '../contract/index.js';
-import { DELIVERED, describeRefusal, REFUSALS, REFUSED_ALONE } from '../protocol/index.js';
+import { describeRefusal, REFUSALS, REFUSED_ALONE } from '../protocol/index.js';
 
 export const SHOWN_SENDS = 10;
 

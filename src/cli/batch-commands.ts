@@ -5,6 +5,7 @@ import {
   type BatchPreview,
   type ProjectPreview,
   type RetryChoice,
+  type RetryPlan,
   type StartedBatch,
   TemporalUnreachableError,
   WorkerUnavailableError,
@@ -12,6 +13,7 @@ import {
 import {
   type BatchItem,
   batchItemKey,
+  type BatchStatus,
   type FollowUpBatchResult,
   followUpBatchWorkflowId,
   followUpWorkflowId,
@@ -69,11 +71,7 @@ export async function retryBatch(
     interruptible(cli, async (signal) => {
       const retried = followUps.batch(asked);
       const plan = await retried.planRetry({ only, signal });
-      if (plan.delivered > 0) output.note(`${plan.delivered} skipped: already delivered`);
-      if (plan.open > 0) output.note(`${plan.open} skipped: still running`);
-      if (plan.neverStarted > 0) {
-        output.note(`the last ${plan.neverStarted} skipped: never started. Send them as a new batch`);
-      }
+      for (const note of describeLeftOut(plan)) output.note(note);
       if (plan.unknown > 0 && !yes) {
         const doubt = `for ${counted(plan.unknown, 'item')} it is unknown whether the message was delivered`;
         const ways = '--yes sends them again, although they may be delivered twice; --only failed skips them';
@@ -83,6 +81,22 @@ export async function retryBatch(
       return showStarted(cli, batch, { wait, signal, data: { retryOf: plan.retryOf } });
     }),
   );
+}
+
+/** Says which items a retry leaves out, and why. */
+export function describeLeftOut({
+  delivered,
+  open,
+  neverStarted,
+}: Pick<RetryPlan, 'delivered' | 'open' | 'neverStarted'>): string[] {
+  const notes = [];
+  if (delivered > 0) notes.push(`${counted(delivered, 'item')} delivered before: not sent again`);
+  if (open > 0) notes.push(`${counted(open, 'item')} still running: not sent again`);
+  if (neverStarted === 1) notes.push('the last item was never started; to send it, start a new batch');
+  if (neverStarted > 1) {
+    notes.push(`the last ${neverStarted} items were never started; to send them, start a new batch`);
+  }
+  return notes;
 }
 
 /** Reports the start of a batch, then waits for it or prints its id. `data` is added to the JSON document. */
@@ -189,14 +203,18 @@ async function awaitBatch({ output }: Cli, batch: BatchHandle, signal: AbortSign
 
 async function look(batch: BatchHandle): Promise<string> {
   try {
-    const status = await batch.status();
-    const description = describeBatch(status, [], clock);
-    const ways = status.hold ? `; ${description.nextSteps.map(plain).join(', or ')}` : '';
-    return `${plain(description.headline)}, ${toLine(description)}${ways}`;
+    return summariseBatch(await batch.status());
   } catch (error) {
     const isPassing = error instanceof WorkerUnavailableError || error instanceof TemporalUnreachableError;
     return `progress unavailable: ${isPassing ? error.reason : String(error)}`;
   }
+}
+
+/** Describes a batch in one line for a live display. */
+export function summariseBatch(status: BatchStatus): string {
+  const description = describeBatch(status, [], clock);
+  const facts = [plain(description.headline), toLine(description)].filter(Boolean).join(', ');
+  return [facts, ...(status.hold ? description.nextSteps.map(plain) : [])].join('; ');
 }
 
 function toRow({ index, projectId, jobId, workflowId, status, prLink, error }: BatchItem) {
@@ -223,8 +241,8 @@ function isFailure({ status, error }: BatchItem): boolean {
 
 export function describeBatchResult(batchId: string, { items, ...counts }: FollowUpBatchResult): string {
   const isCancelled = counts.cancelled === true;
-  const standing = { batchId, ...counts, cancelled: isCancelled, ended: true, sealed: true };
-  const { lists = [], ...description } = describeBatch(standing, items.filter(isFailure).slice(0, SHOWN), clock);
+  const status = { batchId, ...counts, cancelled: isCancelled, ended: true, sealed: true };
+  const { lists = [], ...description } = describeBatch(status, items.filter(isFailure).slice(0, SHOWN), clock);
   // A failed job may still show the pull request of an earlier turn.
   const linked = items.filter((item) => item.prLink && !isFailure(item));
   const links = linked.slice(0, SHOWN).map(({ workflowId, prLink }) => `${workflowId} ${prLink ?? ''}`);

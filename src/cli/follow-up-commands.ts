@@ -8,11 +8,11 @@ import {
   type StartedFollowUp,
   TemporalUnreachableError,
 } from '../client/index.js';
-import { defined, type Description, markdownCode, markdownLink } from '../common/index.js';
+import { defined, DELIVERED, type Description, markdownCode, markdownLink } from '../common/index.js';
 import {
   type DeliveryDecision,
   endOf,
-  type FailureType,
+  FailureType,
   type FollowUpResult,
   followUpWorkflowId,
   isEndState,
@@ -121,13 +121,23 @@ export async function showStatus({ env, output }: Cli, workflowId: string): Prom
   });
 }
 
-/** Describes a follow-up that ended without a result. */
-function describeEnd(found: FollowUpSummary, { type, message, delivered = 'unknown' }: ReportedError): string {
-  const { workflowId, projectId, jobId, startedAt, endedAt = startedAt } = found;
-  const failure = { type: type as FailureType, message, delivered };
-  const progress = { projectId, jobId, polls: 0, learnedAt: endedAt, ...endOf(failure) };
-  const description = describeFollowUp(progress, workflowId, clock);
-  return toLines({ ...description, rows: [...description.rows, ['ended', localTime(endedAt)]] }).join('\n');
+/** Describes a follow-up that ended without a result that this version can read. Only a known failure has a state. */
+export function describeEnd(found: FollowUpSummary, { type, message, delivered }: ReportedError): string {
+  const { workflowId, projectId, jobId, startedAt, endedAt } = found;
+  const known = Object.values(FailureType).find((each) => each === type);
+  const progress = { projectId, jobId, polls: 0, learnedAt: endedAt ?? startedAt };
+  const description =
+    known && delivered
+      ? describeFollowUp({ ...progress, ...endOf({ type: known, message, delivered }) }, workflowId, clock)
+      : {
+          headline: standingOf(found),
+          rows: [
+            ['message', delivered && DELIVERED[delivered]],
+            ['why', markdownCode(`${type}: ${message}`)],
+          ] as const,
+          nextSteps: [],
+        };
+  return toLines({ ...description, rows: [...description.rows, ['ended', endedAt && localTime(endedAt)]] }).join('\n');
 }
 
 async function lookAtEnd(followUp: FollowUpHandle) {

@@ -12,7 +12,7 @@ export interface Description {
   /** The state in one line. */
   headline: string;
   rows: readonly Row[];
-  /** Those of the rows that a live display shows, in one line. */
+  /** What a live display shows in one line. Not all of it need be in `rows`. */
   live?: readonly Row[];
   /** What a person can do, one step each. */
   nextSteps: readonly string[];
@@ -20,6 +20,9 @@ export interface Description {
   /** Where newer facts are. Only in the Temporal UI, because a workflow does not learn of every poll. */
   newer?: string | false;
 }
+
+/** Whether a message was delivered, within a sentence. */
+export const DELIVERED = { yes: 'delivered', no: 'not delivered', unknown: 'possibly delivered' } as const;
 
 /** A service may send a text of 128 KiB as its job's status. */
 const MAX_CODE_LENGTH = 1_000;

@@ -1,4 +1,4 @@
-import { type At, type Description, markdownCode as code, markdownLink, type Row } from '../common/index.js';
+import { type At, DELIVERED, type Description, markdownCode as code, markdownLink, type Row } from '../common/index.js';
 import {
   type BlockReason,
   FailureType,
@@ -8,14 +8,15 @@ import {
   type Refusal,
   type WaitReason,
 } from '../contract/index.js';
-import { DELIVERED, describeRefusal, REFUSALS, REFUSED_ALONE } from '../protocol/index.js';
+import { describeRefusal, REFUSALS, REFUSED_ALONE } from '../protocol/index.js';
 
-/** @param progress `asOf`: the time of its position, if that cannot be confirmed now */
-export function describeFollowUp(
-  progress: FollowUpProgress & { asOf?: string },
-  workflowId: string,
-  at: At,
-): Description {
+type ShownProgress = FollowUpProgress & {
+  /** Time of `position`, `expectedSendAt` and the reason to wait, if they cannot be confirmed now. */
+  asOf?: string;
+};
+
+/** Describes the message of a follow-up, its job, what it waits for, and what a person can do. */
+export function describeFollowUp(progress: ShownProgress, workflowId: string, at: At): Description {
   const { projectId, state, failure, polls, lastError, pause, waitsUntil } = progress;
   const time = (iso: string | false | undefined) => iso && at(iso);
   const retryAt = pause?.by !== 'operator' && time(pause?.until);
@@ -73,9 +74,9 @@ function describeJob({ job, jobSeenAt, jobStatus, prLink, state, failure }: Foll
   ];
 }
 
-type State = [headline: string, ...nextSteps: string[]];
+type HeadlineAndSteps = [headline: string, ...nextSteps: string[]];
 
-function describeState(progress: FollowUpProgress, workflowId: string, at: At): State {
+function describeState(progress: FollowUpProgress, workflowId: string, at: At): HeadlineAndSteps {
   const { state, failure, projectId, position, sentAt, waitReason } = progress;
   if (failure) return [`${state}: the message was ${DELIVERED[failure.delivered]}`, ...afterFailure(progress)];
   const place = position === undefined ? '' : `, position ${position}`;
@@ -86,18 +87,18 @@ function describeState(progress: FollowUpProgress, workflowId: string, at: At): 
       return progress.nextTryAt === undefined
         ? [
             `waiting for a slot of project ${code(projectId)}${place}`,
-            'nothing: it is sent in its turn',
+            'no action is needed: it is sent in its turn',
             `to cancel it: \`follow-up cancel ${workflowId}\``,
           ]
         : [
             'waiting to try again: the last attempt did not send',
-            'nothing: it tries again automatically',
+            'no action is needed: it tries again automatically',
             `to try at once: ${pollNow}`,
           ];
     case 'waiting-for-job':
       return [
         `waiting for the job: another turn is in progress${job(progress.job?.status)}`,
-        'nothing: it is sent when the job is at rest',
+        'no action is needed: it is sent when the job is at rest',
         `to poll now: ${pollNow}`,
       ];
     case 'reconciling':
@@ -110,7 +111,7 @@ function describeState(progress: FollowUpProgress, workflowId: string, at: At): 
     case 'polling': {
       const sent = sentAt === undefined ? 'sent' : `sent ${at(sentAt)}`;
       const headline = `${sent}, waiting for the agent${job(progress.jobStatus)}`;
-      if (waitReason === undefined) return [headline, 'nothing', `to poll now: ${pollNow}`];
+      if (waitReason === undefined) return [headline, 'no action is needed', `to poll now: ${pollNow}`];
       const [, ...nextSteps] = describeBlock(progress, pollNow, at);
       return [`${headline}, but the job cannot be read`, ...nextSteps];
     }
@@ -125,7 +126,11 @@ function describeState(progress: FollowUpProgress, workflowId: string, at: At): 
   }
 }
 
-function describeBlock({ projectId, waitReason = 'service', pause }: FollowUpProgress, pollNow: string, at: At): State {
+function describeBlock(
+  { projectId, waitReason = 'service', pause }: FollowUpProgress,
+  pollNow: string,
+  at: At,
+): HeadlineAndSteps {
   const [why, ...nextSteps] = describeReason(waitReason, projectId);
   if (waitReason === 'paused') {
     const until = pause?.until === undefined ? 'until it is resumed' : `until ${at(pause.until)}`;
@@ -143,7 +148,7 @@ const isRefusal = (reason: WaitReason | BlockReason): reason is Refusal => reaso
 const resumeOf = (projectId: string) => `\`follow-up budget resume ${projectId}\``;
 
 /** Why a message cannot be sent now, and the way out. */
-export function describeReason(reason: WaitReason | BlockReason, projectId: string): State {
+export function describeReason(reason: WaitReason | BlockReason, projectId: string): HeadlineAndSteps {
   switch (reason) {
     case 'slot':
     case 'job-busy':
@@ -151,9 +156,12 @@ export function describeReason(reason: WaitReason | BlockReason, projectId: stri
     case 'paused':
       return ['the project is paused', `${resumeOf(projectId)}, if the pause is no longer wanted`];
     case 'queue-full':
-      return ["the project's queue is full", 'nothing: it asks for a place again automatically'];
+      return ["the project's queue is full", 'no action is needed: it asks for a place again automatically'];
     case 'counting':
-      return ["the project's budget is counting earlier sends", 'nothing: it continues automatically within minutes'];
+      return [
+        "the project's budget is counting earlier sends",
+        'no action is needed: it continues automatically within minutes',
+      ];
     case 'budget-stopped':
       return ["the project's budget was stopped", `\`follow-up budget restore ${projectId}\``];
     case 'budget-silent': {

@@ -1,4 +1,4 @@
-import { type Delivered, type Refusal, refusals, type SendOutcome } from '../contract/index.js';
+import { type Refusal, refusals, type SendOutcome } from '../contract/index.js';
 
 /** What the body of a 2xx is: a job, nothing, something else, or unknown because it could not be read. */
 export type BodyKind = 'job' | 'none' | 'other' | 'unread';
@@ -64,7 +64,7 @@ export function refusalOf(outcome: SendOutcome | GetJobFailureReason): Refusal |
 
 /** What the service does, and what to check if it does so to all messages of a project. */
 export const REFUSALS: Readonly<Record<Refusal, { what: string; fix: string }>> = {
-  limited: { what: 'the service answers 429', fix: 'nothing' },
+  limited: { what: 'the service answers 429', fix: 'no action is needed' },
   credentials: {
     what: 'the service answers 401 or 403',
     fix: 'check the API key of the project, and any firewall in front of the service',
@@ -84,10 +84,3 @@ export function describeRefusal(reason: Refusal, statusCode?: number): string {
   const isNamed = statusCode !== undefined && reason !== 'outage';
   return isNamed ? `the service answers ${statusCode}` : REFUSALS[reason].what;
 }
-
-/** Whether a message was delivered, within a sentence. */
-export const DELIVERED: Readonly<Record<Delivered, string>> = {
-  yes: 'delivered',
-  no: 'not delivered',
-  unknown: 'possibly delivered',
-};

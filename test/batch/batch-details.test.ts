@@ -25,12 +25,15 @@ function expectDescription(change: Partial<BatchStatus>, { headline, toDo }: { h
 
 describe('the description of a batch', () => {
   test('says how to see what a running batch waits for now', () => {
-    expectDescription({}, { headline: '22 of 30 ended', toDo: 'nothing\n' });
+    expectDescription({}, { headline: '22 of 30 ended', toDo: 'no action is needed\n' });
     expect(detailsOf({})).toMatch(/\n_As of 2026-01-02 12:00:00 UTC\._ Newer: `follow-up batch status nightly`$/);
   });
 
   test('asks for nothing while the batch is being cancelled', () => {
-    expectDescription({ cancelled: true }, { headline: '22 of 30 ended, being cancelled', toDo: 'nothing\n' });
+    expectDescription(
+      { cancelled: true },
+      { headline: '22 of 30 ended, being cancelled', toDo: 'no action is needed\n' },
+    );
   });
 
   test('names the commands that continue or cancel a held batch', () => {
@@ -38,7 +41,7 @@ describe('the description of a batch', () => {
       { hold: { name: 'canary', reason: 'the canary has ended', at: '2026-01-02T11:58:00.000Z' } },
       {
         headline: '22 of 30 ended, held since 11:58:00 UTC: the canary has ended',
-        toDo: '`follow-up batch continue nightly`; `follow-up batch cancel nightly`',
+        toDo: 'to go on: `follow-up batch continue nightly`; or, to end it: `follow-up batch cancel nightly`',
       },
     );
   });

@@ -1,6 +1,12 @@
 import { expect, test } from 'vitest';
 import { describeBatch } from '../../src/batch/batch-details.js';
-import { describeBatchResult, describePreview, exitCodeOfBatch } from '../../src/cli/batch-commands.js';
+import {
+  describeBatchResult,
+  describeLeftOut,
+  describePreview,
+  exitCodeOfBatch,
+  summariseBatch,
+} from '../../src/cli/batch-commands.js';
 import { clock, toLines } from '../../src/cli/lines.js';
 import type { BatchItem, BatchStatus, FollowUpBatchResult } from '../../src/contract/index.js';
 import { timeless } from './run-cli.js';
@@ -35,8 +41,8 @@ test('the text of a batch counts its items, says why it is held or cut off and w
     not started       100
     open at most      50
     started           TIME
-    to do             follow-up batch continue nightly
-                      follow-up batch cancel nightly
+    to do             to go on: follow-up batch continue nightly
+                      or, to end it: follow-up batch cancel nightly
 
     Failed items
       item 4, follow-up/demo/job-3/nightly:3: the agent job failed
@@ -47,6 +53,39 @@ test('the text of a batch counts its items, says why it is held or cut off and w
   expect(cutOff).toContain('50 of 200 ended, terminated without a result\n');
   expect(cutOff).toMatch(/^to do +2 of its follow-ups still run: follow-up list --batch nightly$/m);
   expect(cutOff).not.toContain('held');
+  expect(timeless(summariseBatch(status))).toBe(
+    '50 of 200 ended, held since TIME: the canary has ended: 5 of 200 items, completed 40, archived 3, ' +
+      'agent job failed 2, no result 5 (DeliveryUnknown 3, JobNotFound 2; 3 possibly delivered), ' +
+      'open 50, 12 of them waiting for budget, not started 100; ' +
+      'to go on: follow-up batch continue nightly; or, to end it: follow-up batch cancel nightly',
+  );
+});
+
+test('the line of a batch without items has no counts', () => {
+  const { items: _items, ...counts } = { ...result, total: 0 };
+  const empty = {
+    batchId: 'b',
+    ...counts,
+    open: 0,
+    waitingToStart: 0,
+    maxOpen: 50,
+    parts: 0,
+    startedAt: '2026-11-21T09:30:00Z',
+  };
+  expect(summariseBatch({ ...empty, sealed: false, cancelled: false, ended: false })).toBe(
+    '0 of 0 ended, more items may come',
+  );
+});
+
+test('a retry says which items it leaves out, and why', () => {
+  expect(describeLeftOut({ delivered: 3000, open: 1, neverStarted: 3 })).toEqual([
+    '3000 items delivered before: not sent again',
+    '1 item still running: not sent again',
+    'the last 3 items were never started; to send them, start a new batch',
+  ]);
+  expect(describeLeftOut({ delivered: 0, open: 0, neverStarted: 1 })).toEqual([
+    'the last item was never started; to send it, start a new batch',
+  ]);
 });
 
 test('a result lists at most twenty pull requests and failures', () => {

@@ -116,8 +116,8 @@ test('a list that does not fit into one payload is handed over in pieces, and co
 test('a batch is held after its canary, shows that in run and status, and continues on command', async () => {
   const id = newId();
   const running = openCli(runArgs(id, '--canary', '1', '--json'), { env: rig.env, stdin: line('one') + line('two') });
-  const ways = [`follow-up batch continue ${id}`, `follow-up batch cancel ${id}`];
-  await eventually('it is held', () => running.stderr().includes(`; ${ways.join(', or ')}`));
+  const ways = [`to go on: follow-up batch continue ${id}`, `or, to end it: follow-up batch cancel ${id}`];
+  await eventually('it is held', () => running.stderr().includes(`; ${ways.join('; ')}`));
   const { stdout: shown } = await batch('status', id);
   expect(shown).toMatch(/^1 of 2 ended, held since .*: the canary has ended: 1 of 2 items\n/);
   expect(shown).toMatch(new RegExp(`^to do +${ways.join('\n +')}$`, 'm'));
@@ -173,7 +173,10 @@ test('status shows counts, failures and items; retry sends what is asked for, an
   const pending = [{ jobId: 'unknown', status: 'pending' }];
   expect((await ask('status', first.batchId)).document.items).toMatchObject(pending);
   const failed = await ask('retry', first.batchId);
-  expect(failed).toMatchObject({ exitCode: 4, stderr: expect.stringContaining('1 skipped: still running') });
+  expect(failed).toMatchObject({
+    exitCode: 4,
+    stderr: expect.stringMatching(/1 item delivered before: .*\n.*1 item still running: /),
+  });
   expect(failed.document).toMatchObject({
     ...{ batchId: `${id}-retry-2`, retryOf: id, total: 2, failed: 1, errors: 1 },
     items: [{ jobId: 'missing-1', workflowId: `follow-up/${project}/missing-1/${id}-retry-2:0` }, { jobId: 'fail-1' }],

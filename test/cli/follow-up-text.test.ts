@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { cellsOf, describeUpdate, summariseUpdate } from '../../src/cli/follow-up-commands.js';
+import { cellsOf, describeEnd, describeUpdate, summariseUpdate } from '../../src/cli/follow-up-commands.js';
 import { toLines } from '../../src/cli/lines.js';
 import type { FollowUpUpdate, LiveProgress } from '../../src/client/index.js';
 import type { FollowUpStanding } from '../../src/contract/index.js';
@@ -81,7 +81,7 @@ test('the columns of a follow-up have its delivery, polls, job, pull request, la
     pull request  https://x/1
     last error    HTTP 401: no, TIME
     gives up      TIME
-    to do         nothing
+    to do         no action is needed
                   to poll now: follow-up poll-now follow-up/p/j/k"
   `);
 });
@@ -103,6 +103,27 @@ test('the columns of a follow-up with an unknown delivery say why, and what to d
              if the message is there: follow-up resolve follow-up/p/j/k sent
              if it is not: follow-up resolve follow-up/p/j/k notSent, which sends it again"
   `);
+});
+
+test('a follow-up without a readable result or a known failure shows its own end or Temporal’s, and advises nothing', () => {
+  const error = { message: 'not\u001b[31m\nknown', delivered: 'unknown' } as const;
+  const ended = { ...summary, endedAt: at };
+  const completed = { ...ended, status: 'completed', state: 'completed' } as const;
+  expect(timeless(describeEnd(completed, { type: 'Unexpected', ...error }))).toMatchInlineSnapshot(`
+    "completed
+    message  possibly delivered
+    why      Unexpected: not known
+    ended    TIME"
+  `);
+  const terminated = { ...ended, status: 'terminated', state: 'polling' } as const;
+  expect(timeless(describeEnd(terminated, { type: 'Terminated', ...error }))).toMatchInlineSnapshot(`
+    "terminated
+    message  possibly delivered
+    why      Terminated: not known
+    ended    TIME"
+  `);
+  const gone = { type: 'FollowUpNotFound', message: 'gone' };
+  expect(timeless(describeEnd(completed, gone))).not.toContain('delivered');
 });
 
 test('the text of a follow-up without a worker says what Temporal itself knows', () => {

@@ -108,7 +108,7 @@ test('a follow-up is sent once, found again by its key, shown, polled, listed an
   }
 });
 
-test('send and status say at once that no worker polls the task queue', async () => {
+test('send and status say at once that no worker polls the task queue, and status that it was terminated', async () => {
   const env = { ...rig.env, FOLLOW_UP_TASK_QUEUE: `nobody-${randomUUID()}` };
   const args = ['send', project, 'job-7', '-p', 'x', '-k', 'alone'];
   const hint = `no worker polls task queue ${env.FOLLOW_UP_TASK_QUEUE}; run follow-up doctor`;
@@ -120,6 +120,9 @@ test('send and status say at once that no worker polls the task queue', async ()
   expect(status).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('run follow-up doctor') });
   expect(status.document).toMatchObject({ progressUnavailable: expect.stringContaining('has no worker') });
   await rig.stack.client.workflow.getHandle(idOf('job-7', 'alone')).terminate();
+  expect((await run('status', idOf('job-7', 'alone'))).stdout).toMatch(
+    /^terminated\nmessage +possibly delivered\nwhy +Terminated: .*\nended .*\n$/,
+  );
 });
 
 test.each(['status', 'cancel', 'poll-now'])('%s of an unknown workflow id ends with exit code 2', async (command) => {

@@ -26,7 +26,7 @@ describe('the details of a follow-up', () => {
         '- job: `active`, seen 03:04:05 UTC',
         '- pull request: <https://x/1>',
         '- gives up: 2026-01-03 03:04:05 UTC',
-        '- to do: nothing; to poll now: `follow-up poll-now follow-up/p/j/k`',
+        '- to do: no action is needed; to poll now: `follow-up poll-now follow-up/p/j/k`',
         '',
         '_As of 2026-01-02 12:00:00 UTC._ Newer: `follow-up status follow-up/p/j/k`, the pending activities, and the workflow `project-budget/p`',
       ].join('\n'),
