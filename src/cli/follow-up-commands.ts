@@ -130,7 +130,7 @@ export function describeEnd(found: FollowUpSummary, { type, message, delivered }
     known && delivered
       ? describeFollowUp({ ...progress, ...endOf({ type: known, message, delivered }) }, workflowId, clock)
       : {
-          headline: standingOf(found),
+          headline: statusText(found),
           rows: [
             ['message', delivered && DELIVERED[delivered]],
             ['why', markdownCode(`${type}: ${message}`)],
@@ -166,7 +166,7 @@ export async function listFollowUps(
 /** A row of the list; the last cell is the pull request. */
 export function cellsOf(followUp: FollowUpSummary): string[] {
   const { workflowId, jobStatus = '-', prLink = '', startedAt } = followUp;
-  return [localTime(startedAt), standingOf(followUp), jobStatus, workflowId, prLink];
+  return [localTime(startedAt), statusText(followUp), jobStatus, workflowId, prLink];
 }
 
 /** `follow-up cancel` */
@@ -222,7 +222,7 @@ function describeResult(workflowId: string, result: FollowUpResult): string {
 }
 
 /** The state of a follow-up, or Temporal's status if it ended without its own, for example when terminated. */
-function standingOf({ status, state }: FollowUpSummary): string {
+function statusText({ status, state }: FollowUpSummary): string {
   if (status === 'running') return state ?? 'starting';
   return state !== undefined && isEndState(state) ? state : status;
 }
