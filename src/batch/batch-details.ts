@@ -75,7 +75,8 @@ function nextSteps({ batchId, ended, sealed, hold, cutOff, ...status }: KnownSta
   const { open = 0, waitingToStart = 0, failed, errors, unknown, stillRunning } = status;
   if (cutOff !== undefined) {
     const running = stillRunning === undefined ? 'perhaps some' : String(stillRunning);
-    return [`${running} of its follow-ups still run: \`follow-up list --batch ${batchId}\``];
+    const runs = stillRunning === 1 ? 'follow-up still runs' : 'follow-ups still run';
+    return [`${running} ${runs}: \`follow-up list --batch ${batchId}\``];
   }
   const cancel = `\`follow-up batch cancel ${batchId}\``;
   if (hold) return [`to go on: \`follow-up batch continue ${batchId}\``, `or, to end it: ${cancel}`];

@@ -51,7 +51,7 @@ test('the text of a batch counts its items, says why it is held or cut off and w
   `);
   const cutOff = textOf({ cutOff: 'terminated', stillRunning: 2 });
   expect(cutOff).toContain('50 of 200 ended, terminated without a result\n');
-  expect(cutOff).toMatch(/^to do +2 of its follow-ups still run: follow-up list --batch nightly$/m);
+  expect(cutOff).toMatch(/^to do +2 follow-ups still run: follow-up list --batch nightly$/m);
   expect(cutOff).not.toContain('held');
   expect(timeless(summariseBatch(status))).toBe(
     '50 of 200 ended, held since TIME: the canary has ended: 5 of 200 items, completed 40, archived 3, ' +
