@@ -22,7 +22,7 @@ import { safeLine } from '../node/terminal-text.js';
 import { type BatchInputOptions, readBatchInput } from './batch-file.js';
 import { summariseBudgetUpdate } from './budget-commands.js';
 import { type Cli, ExitCode, interruptible, isLive, UsageError } from './cli.js';
-import { clock, counted, formatTrouble, plain, rowsOf, toLine, toLines } from './lines.js';
+import { clock, counted, formatTrouble, plain, rowsOf, toLines, toSummary } from './lines.js';
 import { type ProgressText, showRow } from './progress-rows.js';
 import { sayWhenUnattended, withHint, withTemporal } from './session.js';
 
@@ -213,8 +213,7 @@ async function look(batch: BatchHandle): Promise<string> {
 /** Describes a batch in one line for a live display. */
 export function summariseBatch(status: BatchStatus): string {
   const description = describeBatch(status, [], clock);
-  const facts = [plain(description.headline), toLine(description)].filter(Boolean).join(', ');
-  return [facts, ...(status.hold ? description.nextSteps.map(plain) : [])].join('; ');
+  return [toSummary(description), ...(status.hold ? description.nextSteps.map(plain) : [])].join('; ');
 }
 
 function toRow({ index, projectId, jobId, workflowId, status, prLink, error }: BatchItem) {
@@ -246,9 +245,12 @@ export function describeBatchResult(batchId: string, { items, ...counts }: Follo
   // A failed job may still show the pull request of an earlier turn.
   const linked = items.filter((item) => item.prLink && !isFailure(item));
   const links = linked.slice(0, SHOWN).map(({ workflowId, prLink }) => `${workflowId} ${prLink ?? ''}`);
+  const hidden = linked.length - links.length;
   // A long batch has more items than its result.
-  const more = counts.truncated && links.length > 0 ? 'more' : `${linked.length - links.length} more`;
-  if (more !== '0 more') links.push(`and ${more}: follow-up batch status ${batchId} --json`);
+  const isLonger = counts.truncated === true && links.length > 0;
+  if (hidden > 0 || isLonger) {
+    links.push(`and ${isLonger ? '' : `${hidden} `}more: follow-up batch status ${batchId} --json`);
+  }
   return toLines({ ...description, lists: [['Pull requests', links], ...lists] }).join('\n');
 }
 

@@ -20,7 +20,7 @@ import {
 import { describeReason } from '../follow-up/follow-up-details.js';
 import { safeLine } from '../node/terminal-text.js';
 import { type Cli, ExitCode, interruptible, isLive, type Output } from './cli.js';
-import { clock, counted, plain, toLine, toLines } from './lines.js';
+import { clock, counted, plain, toLines, toSummary } from './lines.js';
 import { showLive } from './progress-rows.js';
 import { withTemporal } from './session.js';
 
@@ -192,10 +192,7 @@ export function formatBudgetUpdate(projectId: string, update: BudgetUpdate): str
 /** Describes an update of a watched budget on one line that stays the same without a notable change. */
 export function summariseBudgetUpdate(projectId: string, update: BudgetUpdate): string {
   const { status } = update;
-  return [
-    ...warningsOf(projectId, update),
-    ...(status ? [formatBudgetState(status), toLine(describeBudget(status, clock))] : []),
-  ].join(', ');
+  return [...warningsOf(projectId, update), ...(status ? [toSummary(describeBudget(status, clock))] : [])].join(', ');
 }
 
 /** Warnings that a budget is stopped, or its status missing or outdated. */

@@ -19,6 +19,11 @@ export function toLine({ live = [] }: Description): string {
   return live.flatMap(([name, text]) => (text ? `${name} ${plain(text)}` : [])).join(', ');
 }
 
+/** Formats the state and the facts for a live display in one line. */
+export function toSummary(description: Description): string {
+  return [plain(description.headline), toLine(description)].filter(Boolean).join(', ');
+}
+
 /** Formats a description for a terminal. */
 export function toLines({ headline, rows, nextSteps, lists = [] }: Description): string[] {
   const steps = nextSteps.map((step, index): Row => [index === 0 ? 'to do' : '', step]);
