@@ -23,7 +23,7 @@ import {
   type SendRecord,
   type Waiter,
 } from './state.js';
-import { giveUpTurn, hadLastTurn, lastTurnOf, returnToTurn } from './turns.js';
+import { giveUpTurn, hadLatestTurn, previousEndOf, returnToTurn } from './turns.js';
 
 // What the budget remembers of sends: of each follow-up the latest, and for people a list.
 
@@ -62,7 +62,7 @@ function verdictOn(state: BudgetState, ask: Ask, latest: LatestSend): Verdict {
   if (!mayHaveArrived(latest.outcome)) return mayHaveForgotten(state, ask) ? 'forgotten' : 'undelivered';
   // A reused id may be for another message.
   const isOwn = latest.messageTag === messageTag || mayHaveSent;
-  return isOwn && hadLastTurn(state, workflowId, latest.grantedAtMs) ? 'current' : 'superseded';
+  return isOwn && hadLatestTurn(state, workflowId, latest.grantedAtMs) ? 'current' : 'superseded';
 }
 
 function earlierSend(ask: Ask, latest: LatestSend, verdict: Verdict): EarlierSend {
@@ -96,7 +96,7 @@ export function grantedReply(
   const send = { workflowId, runId, sendNumber };
   // An expired grant has no lease left, so the send must not start.
   const { leaseMs } = state.grants.find((grant) => isSameSend(grant, send)) ?? { leaseMs: 1 };
-  return { kind: 'granted', runId, sendNumber, grantedAtMs, leaseMs, overAtMs, ...lastTurnOf(state, workflowId) };
+  return { kind: 'granted', runId, sendNumber, grantedAtMs, leaseMs, overAtMs, ...previousEndOf(state, workflowId) };
 }
 
 /** Remembers a send that is granted now. */

@@ -85,8 +85,8 @@ export interface Turn {
   untilMs?: number;
   /** {@link followUpKey} of the turn's current or last follow-up. Empty if a count could not determine it. */
   latest: string;
-  /** The job at the end of its last turn. */
-  lastTurn?: JobFingerprint;
+  /** The job at the end of the previous turn. */
+  previousEnd?: JobFingerprint;
 }
 
 export interface SendRecord {

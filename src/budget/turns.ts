@@ -26,18 +26,18 @@ export function expireTurns(state: BudgetState, nowMs: number): void {
 
 export function giveTurn({ turns }: BudgetState, workflowId: string): void {
   const job = jobKey(workflowId);
-  const { lastTurn } = turns[job] ?? {};
-  put(turns, job, { owner: workflowId, latest: followUpKey(workflowId), ...(lastTurn && { lastTurn }) });
+  const { previousEnd } = turns[job] ?? {};
+  put(turns, job, { owner: workflowId, latest: followUpKey(workflowId), ...(previousEnd && { previousEnd }) });
 }
 
-/** The job at the end of its last turn, as a field of a grant. */
-export function lastTurnOf({ turns }: BudgetState, workflowId: string): { lastTurn?: JobFingerprint } {
-  const { lastTurn } = turns[jobKey(workflowId)] ?? {};
-  return lastTurn ? { lastTurn } : {};
+/** The job at the end of its previous turn, as a field of a grant. */
+export function previousEndOf({ turns }: BudgetState, workflowId: string): { previousEnd?: JobFingerprint } {
+  const { previousEnd } = turns[jobKey(workflowId)] ?? {};
+  return previousEnd ? { previousEnd } : {};
 }
 
 /** Whether the follow-up was the last to have its job's turn, as far as this budget remembers since `sinceMs`. */
-export function hadLastTurn(state: BudgetState, workflowId: string, sinceMs: number): boolean {
+export function hadLatestTurn(state: BudgetState, workflowId: string, sinceMs: number): boolean {
   // Others may since have had the turn, in a time that this budget has yet to count or does not remember.
   const remembers = !state.isCounting && sinceMs >= state.rememberedSinceMs;
   return remembers && state.turns[jobKey(workflowId)]?.latest === followUpKey(workflowId);
@@ -86,19 +86,19 @@ export function listTurn(state: BudgetState, workflowId: string, isRunning: bool
  */
 export function endTurn(
   state: BudgetState,
-  { workflowId, runId, turnUntilMs, lastTurn }: EndReport,
+  { workflowId, runId, turnUntilMs, jobAtEnd }: EndReport,
   nowMs: number,
 ): boolean {
   const turn = state.turns[jobKey(workflowId)];
   if (turn?.owner !== workflowId || (turn.runId ?? runId) !== runId) return false;
-  if (lastTurn) turn.lastTurn = lastTurn;
+  if (jobAtEnd) turn.previousEnd = jobAtEnd;
   const latest = latestSendOf(state, workflowId);
   // Another run's send may still arrive.
   const isOpen = latest && latest.runId !== runId && mayHaveArrived(latest.outcome);
-  const untilMs = turnUntilMs ?? (isOpen && !lastTurn ? latest.overAtMs + SETTLE_MS : undefined);
+  const untilMs = turnUntilMs ?? (isOpen && !jobAtEnd ? latest.overAtMs + SETTLE_MS : undefined);
   if (untilMs === undefined) delete turn.owner;
   else turn.untilMs = Math.min(untilMs, nowMs + LONGEST_KEPT_TURN_MS);
-  return lastTurn !== undefined;
+  return jobAtEnd !== undefined;
 }
 
 /** Keeps the turn of a follow-up that has closed without a report until its message can no longer arrive. */

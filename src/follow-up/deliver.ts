@@ -168,7 +168,7 @@ function deliveryOf({ outcome, jobBefore = {}, job }: SendResult, reply: Slot['r
     baseline: {
       job: jobBefore,
       readByMs: outcomeAtMs,
-      ...(isGranted && reply.lastTurn && { lastTurn: reply.lastTurn }),
+      ...(isGranted && reply.previousEnd && { previousEnd: reply.previousEnd }),
     },
     arrivedByMs: isSent ? outcomeAtMs : reply.overAtMs,
     runId: reply.runId,

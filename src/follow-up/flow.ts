@@ -105,7 +105,7 @@ export class FollowUp {
         if (end === 'foreign') this.#allowTimeToAsk(delivery);
         else result = end;
       }
-      await this.port.reportToBudget({ kind: 'end', lastTurn: fingerprint(result.job) });
+      await this.port.reportToBudget({ kind: 'end', jobAtEnd: fingerprint(result.job) });
       display.show(endOf(result));
       return result;
     } catch (error) {

@@ -35,8 +35,8 @@ export interface Baseline {
   job: AgentJob;
   /** The job was read before this time. */
   readByMs: number;
-  /** How the job was at the end of the previous turn. `job` may be older. */
-  lastTurn?: JobFingerprint;
+  /** The job at the end of its previous turn. `job` may be older. */
+  previousEnd?: JobFingerprint;
 }
 
 export interface WatchRequest {
@@ -222,10 +222,10 @@ function hasChanged(job: AgentJob, baseline: Baseline): boolean {
 }
 
 /** Fields that differ from both the job before the send and the end of the previous turn. */
-function newFields(job: AgentJob, { job: jobBefore, lastTurn }: Baseline): (keyof JobFingerprint)[] {
+function newFields(job: AgentJob, { job: jobBefore, previousEnd }: Baseline): (keyof JobFingerprint)[] {
   const [now, before] = [fingerprint(job), fingerprint(jobBefore)];
   const fields = ['status', 'prLink', 'archivedAt'] as const;
-  return fields.filter((field) => now[field] !== before[field] && now[field] !== lastTurn?.[field]);
+  return fields.filter((field) => now[field] !== before[field] && now[field] !== previousEnd?.[field]);
 }
 
 /** A job with only the fields that this project knows; the others may be large. */

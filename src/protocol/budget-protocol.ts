@@ -101,7 +101,8 @@ const grantedSchema = z.object({
   leaseMs: durationMs.min(1),
   /** No byte of it arrives later. */
   overAtMs: instantMsSchema,
-  lastTurn: fingerprintSchema.exactOptional(),
+  /** The job at the end of its previous turn, if that was seen. */
+  previousEnd: fingerprintSchema.exactOptional(),
 });
 export type Granted = z.infer<typeof grantedSchema>;
 
@@ -189,7 +190,8 @@ const endReportSchema = z.object({
   runId: send.runId,
   /** Set if the end of its turn was not seen: no other follow-up gets the job before this time. */
   turnUntilMs: instantMsSchema.exactOptional(),
-  lastTurn: fingerprintSchema.exactOptional(),
+  /** The job at the end of the follow-up's turn, if that was seen. */
+  jobAtEnd: fingerprintSchema.exactOptional(),
 });
 export type EndReport = z.infer<typeof endReportSchema>;
 

@@ -6,7 +6,7 @@ import {
   followUp,
   HELD,
   HOUR,
-  lastTurn,
+  jobAtEnd,
   LEASE,
   MARGIN,
   MINUTE,
@@ -321,7 +321,7 @@ describe('the turn of a job after a count', () => {
     expect(budget.ask('next', { job: 'x' })).toMatchObject({ kind: 'waiting', reason: 'job-busy' });
     budget.advance(SETTLE);
     expect(budget.granted()).toEqual([]);
-    budget.end('new', { job: 'x', lastTurn });
+    budget.end('new', { job: 'x', jobAtEnd });
     expect(budget.granted()).toEqual(['next']);
   });
 
@@ -397,10 +397,10 @@ describe('the turn of a job after a count', () => {
   it('leaves to the next grant how the job looked at the end of the turn before', () => {
     const budget = new TestBudget();
     budget.send('a', { job: 'x' });
-    budget.end('a', { lastTurn });
+    budget.end('a', { jobAtEnd });
     budget.book([closed('b', 'x')]);
     budget.advance(SETTLE);
-    expect(budget.ask('next', { job: 'x' })).toMatchObject({ kind: 'granted', lastTurn });
+    expect(budget.ask('next', { job: 'x' })).toMatchObject({ kind: 'granted', previousEnd: jobAtEnd });
   });
 });
 

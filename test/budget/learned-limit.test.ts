@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { iso } from '../../src/common/index.js';
-import { HOUR, lastTurn, MINUTE, names, SECOND, T0, TestBudget } from './support.js';
+import { HOUR, jobAtEnd, MINUTE, names, SECOND, T0, TestBudget } from './support.js';
 
 /** With a budget of 100 an hour, messages are spaced by this time. */
 const SPACING = 36 * SECOND;
@@ -138,13 +138,13 @@ describe('the time between messages after a 429', () => {
 describe('the end of a turn in a pause for a 429', () => {
   it('lets a message probe before the time of the pause is over', () => {
     const budget = pausedBudgetWithTurns();
-    budget.end('one', { lastTurn });
+    budget.end('one', { jobAtEnd });
     expect(budget.granted()).toEqual(['a']);
   });
 
   it('does not end the pause with the accepted probe', () => {
     const budget = pausedBudgetWithTurns();
-    budget.end('one', { lastTurn });
+    budget.end('one', { jobAtEnd });
     budget.report('a');
     expect(budget.status().paused).toMatchObject({ reasons: ['limited'] });
     expect(budget.granted()).toEqual(['a']);
@@ -152,12 +152,12 @@ describe('the end of a turn in a pause for a 429', () => {
 
   it('lets no message probe once such a probe was refused', () => {
     const budget = pausedBudgetWithTurns();
-    budget.end('one', { lastTurn });
+    budget.end('one', { jobAtEnd });
     budget.report('a');
-    budget.end('two', { lastTurn });
+    budget.end('two', { jobAtEnd });
     expect(budget.granted()).toEqual(['a', 'b']);
     budget.report('b', 'limited');
-    budget.end('three', { lastTurn });
+    budget.end('three', { jobAtEnd });
     expect(budget.granted()).toEqual([]);
   });
 
@@ -165,7 +165,7 @@ describe('the end of a turn in a pause for a 429', () => {
     const budget = pausedBudgetWithTurns();
     expect(budget.nextGrants()).toEqual([SPACING, ['d']]);
     budget.report('d', 'limited', { retryAfterMs: HOUR });
-    budget.end('one', { lastTurn });
+    budget.end('one', { jobAtEnd });
     expect(budget.nextGrants()).toEqual([HOUR, ['c']]);
     budget.report('c', 'limited');
     expect(budget.granted()).toEqual([]);
@@ -175,13 +175,13 @@ describe('the end of a turn in a pause for a 429', () => {
     const budget = pausedBudgetWithTurns();
     expect(budget.nextGrants()).toEqual([SPACING, ['d']]);
     budget.report('d', 'limited', { retryAfterMs: HOUR });
-    budget.end('one', { lastTurn });
+    budget.end('one', { jobAtEnd });
     expect(budget.nextGrants()).toEqual([HOUR, ['c']]);
   });
 
   it('is not awaited if only one such probe was accepted', () => {
     const budget = pausedBudgetWithTurns();
-    budget.end('one', { lastTurn });
+    budget.end('one', { jobAtEnd });
     budget.report('a');
     expect(budget.granted()).toEqual(['a']);
     expect(budget.nextGrants()).toEqual([SPACING, ['d']]);
@@ -192,9 +192,9 @@ describe('the end of a turn in a pause for a 429', () => {
   /** Two accepted probes have proven that the service limits the jobs at work. Then it refused `d`. */
   function budgetThatAwaitsTurns(refusal: { retryAfterMs?: number } = {}): TestBudget {
     const budget = pausedBudgetWithTurns();
-    budget.end('one', { lastTurn });
+    budget.end('one', { jobAtEnd });
     budget.report('a');
-    budget.end('two', { lastTurn });
+    budget.end('two', { jobAtEnd });
     budget.report('b');
     expect(budget.granted()).toEqual(['a', 'b']);
     expect(budget.nextGrants()).toEqual([SPACING, ['d']]);
@@ -209,15 +209,15 @@ describe('the end of a turn in a pause for a 429', () => {
 
   it('lets a message probe after a Retry-After although the pause is longer', () => {
     const budget = budgetThatAwaitsTurns({ retryAfterMs: MINUTE });
-    budget.end('three', { lastTurn });
+    budget.end('three', { jobAtEnd });
     expect(budget.nextGrants()).toEqual([MINUTE, ['c']]);
   });
 
   it('is no longer awaited once no message was accepted for a window', () => {
     const budget = pausedBudgetWithTurns();
-    budget.end('one', { lastTurn });
+    budget.end('one', { jobAtEnd });
     budget.report('a');
-    budget.end('two', { lastTurn });
+    budget.end('two', { jobAtEnd });
     budget.report('b');
     for (const name of ['a', 'b', 'c', 'd', 'three', 'four']) budget.end(name);
     budget.advance(2 * HOUR);
@@ -230,7 +230,7 @@ describe('the end of a turn in a pause for a 429', () => {
 
   it('is no longer awaited once such a probe was refused', () => {
     const budget = budgetThatAwaitsTurns();
-    budget.end('three', { lastTurn });
+    budget.end('three', { jobAtEnd });
     expect(budget.granted()).toEqual(['c']);
     budget.report('c', 'limited');
     budget.ask('e');

@@ -2,11 +2,11 @@ import { describe, expect, it } from 'vitest';
 import type { ZodType } from 'zod';
 import { iso } from '../../src/common/index.js';
 import { askSchema, fingerprint, followUpReportSchema, signalledReplySchema } from '../../src/protocol/index.js';
-import { askOf, lastTurn, T0 } from './support.js';
+import { askOf, jobAtEnd, T0 } from './support.js';
 
 const send = { workflowId: 'w', runId: 'r', sendNumber: 1 };
 const outcomeReport = { kind: 'outcome', ...send, outcome: 'notSent', atMs: T0, refusal: 'payment', retryAfterMs: 5 };
-const end = { kind: 'end', workflowId: 'w', runId: 'r', turnUntilMs: T0, lastTurn };
+const end = { kind: 'end', workflowId: 'w', runId: 'r', turnUntilMs: T0, jobAtEnd };
 const grant = { runId: 'r', sendNumber: 1, grantedAtMs: T0, leaseMs: 1, overAtMs: T0 };
 const pause = { by: 'operator', until: iso(T0), note: 'n' };
 const waiting = { kind: 'waiting', runId: 'r', sendNumber: 1, reason: 'slot', position: 1, expectedAtMs: T0, pause };
@@ -14,11 +14,12 @@ const schemas: [what: string, ZodType, valid: object][] = [
   ['an ask', askSchema, askOf('a')],
   ['an outcome report', followUpReportSchema, outcomeReport],
   ['the report of an end', followUpReportSchema, end],
-  ['a grant', signalledReplySchema, { kind: 'granted', ...grant, lastTurn }],
+  ['a grant', signalledReplySchema, { kind: 'granted', ...grant, previousEnd: jobAtEnd }],
   ['a place in line', signalledReplySchema, waiting],
 ];
 
 const noInstant = [Number.NaN, Infinity, -1, 1e15, '2026-01-01', null];
+const noFingerprint = [{}, { ...jobAtEnd, status: 7 }, { ...jobAtEnd, prLink: 'x'.repeat(101) }, null];
 const noDuration = [Number.NaN, Infinity, -1, 1e12, '1m', null];
 /** Values that a field must not have, wherever it is. */
 const wrong: Record<string, unknown[]> = {
@@ -35,7 +36,7 @@ const wrong: Record<string, unknown[]> = {
   maxLimit: [-1, Infinity, Number.NaN, '9', undefined],
   outcome: ['fine', undefined],
   refusal: ['tired', null],
-  lastTurn: [{}, { ...lastTurn, status: 7 }, { ...lastTurn, prLink: 'x'.repeat(101) }, null],
+  ...{ previousEnd: noFingerprint, jobAtEnd: noFingerprint },
   reason: ['boredom', undefined],
   position: [-1, 0.5, '1'],
   pause: [{}, { by: 'me' }, { by: 'operator', until: 'soon' }, { by: 'operator', note: 'x'.repeat(1_001) }, null],

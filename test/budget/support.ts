@@ -22,7 +22,7 @@ export const HELD = HOUR + MARGIN;
 /** The default of `settleTime`: how long a job may still show the turn before. */
 export const SETTLE = 2 * MINUTE;
 /** How a job looked at the end of a turn. */
-export const lastTurn = { status: 'completed', prLink: 'link', archivedAt: null };
+export const jobAtEnd = { status: 'completed', prLink: 'link', archivedAt: null };
 
 /** Id of a follow-up to a job, which is one of its own if none is named. */
 export const followUp = (name: string, job = name): string => `follow-up/project/${job}/${name}`;

@@ -2,7 +2,7 @@ import { describe, expect, it, vi } from 'vitest';
 import { type BudgetState, followUpKey, jobKey, type LatestSend } from '../../src/budget/state.js';
 import { trim } from '../../src/budget/trim.js';
 import { askSchema } from '../../src/protocol/index.js';
-import { askOf, lastTurn, names, TestBudget } from './support.js';
+import { askOf, jobAtEnd, names, TestBudget } from './support.js';
 
 const MIB = 1_048_576;
 /** Temporal refuses inputs above 2 MiB, and a codec in Base64 makes them a third longer. */
@@ -32,7 +32,7 @@ function fullState({ workflowId, runId, messageTag }: typeof ordinary, slots: nu
   const ids = (from: number, count: number) => Array.from({ length: count }, (_, index) => workflowId(from + index));
   const copies = <T>(all: readonly T[], from: number, count: number) =>
     ids(from, count).map((id) => ({ ...all[0]!, workflowId: id }));
-  const turn = { lastTurn: { ...lastTurn, prLink: hash }, latest: hash };
+  const turn = { previousEnd: { ...jobAtEnd, prLink: hash }, latest: hash };
   const turns = ids(0, 3_000).map((id, index) => [jobKey(id), { ...turn, ...(index >= 600 && { owner: id }) }]);
   const sends = ids(1_000, 1_900).map((id): [string, LatestSend] => [
     followUpKey(id),

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { afterReset, followUp, HOUR, lastTurn, LEASE, MINUTE, OVER, SETTLE, T0, TestBudget } from './support.js';
+import { afterReset, followUp, HOUR, jobAtEnd, LEASE, MINUTE, OVER, SETTLE, T0, TestBudget } from './support.js';
 
 describe('the turn of a job', () => {
   it('is kept until the time that is reported with an end in doubt', () => {
@@ -30,10 +30,10 @@ describe('the turn of a job', () => {
   it('ends with a report of how the job looked, which each later grant repeats', () => {
     const budget = new TestBudget();
     budget.send('a', { job: 'x' });
-    budget.end('a', { lastTurn });
-    expect(budget.ask('b', { job: 'x' })).toMatchObject({ kind: 'granted', lastTurn });
+    budget.end('a', { jobAtEnd });
+    expect(budget.ask('b', { job: 'x' })).toMatchObject({ kind: 'granted', previousEnd: jobAtEnd });
     budget.end('b');
-    expect(budget.ask('c', { job: 'x' })).toMatchObject({ kind: 'granted', lastTurn });
+    expect(budget.ask('c', { job: 'x' })).toMatchObject({ kind: 'granted', previousEnd: jobAtEnd });
   });
 
   it.each(['notSent', 'rejected'] as const)(
@@ -79,7 +79,7 @@ describe('the turn of a job', () => {
     const budget = new TestBudget();
     budget.ask('a', { job: 'x' });
     budget.ask('b', { job: 'x' });
-    budget.end('a', { runId: 'another-run', lastTurn });
+    budget.end('a', { runId: 'another-run', jobAtEnd });
     expect(budget.granted()).toEqual(['b']);
   });
 
@@ -88,9 +88,9 @@ describe('the turn of a job', () => {
     budget.send('a', { job: 'x' });
     budget.ask('b', { job: 'x' });
     budget.ask('a', afterReset);
-    budget.end('a', { runId: 'run-of-a', lastTurn });
+    budget.end('a', { runId: 'run-of-a', jobAtEnd });
     expect(budget.granted()).toEqual([]);
-    budget.end('a', { lastTurn });
+    budget.end('a', { jobAtEnd });
     expect(budget.granted()).toEqual(['b']);
   });
 

@@ -107,9 +107,9 @@ export class VirtualProject {
   #beginTurn(name: string): void {
     const turnMs = this.#between(7 * MINUTE, 13 * MINUTE);
     this.#turnEndsMs.push(this.nowMs + turnMs);
-    const lastTurn = { status: 'completed', prLink: null, archivedAt: null };
+    const jobAtEnd = { status: 'completed', prLink: null, archivedAt: null };
     this.#after(turnMs + this.#between(5 * SECOND, MINUTE), () => {
-      this.budget.end(name, { lastTurn });
+      this.budget.end(name, { jobAtEnd });
     });
     this.options.onAccepted?.(name, this.nowMs);
   }

@@ -37,10 +37,10 @@ describe('a message', () => {
   });
 
   it('has the end of the turn before, which the grant names, as its baseline', async () => {
-    const lastTurn = fingerprint(done);
-    const scene = new Scene({ asks: [granted({ lastTurn })] });
+    const previousEnd = fingerprint(done);
+    const scene = new Scene({ asks: [granted({ previousEnd })] });
     await scene.end();
-    expect(scene.watched[0]).toMatchObject({ until: 'end', baseline: { job: rest, lastTurn } });
+    expect(scene.watched[0]).toMatchObject({ until: 'end', baseline: { job: rest, previousEnd } });
   });
 
   it('ends the follow-up as MessageRejected if the service refuses it', async () => {

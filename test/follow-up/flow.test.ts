@@ -65,7 +65,7 @@ describe('a follow-up', () => {
     await scene.end();
     expect(scene.reports).toEqual([
       { kind: 'outcome', runId: 'run', sendNumber: 1, outcome: 'sent', atMs: START_MS },
-      { kind: 'end', lastTurn: fingerprint(done) },
+      { kind: 'end', jobAtEnd: fingerprint(done) },
     ]);
   });
 });

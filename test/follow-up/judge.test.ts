@@ -110,12 +110,12 @@ describe('a watch for evidence of a delivery', () => {
   });
 
   it('takes no end of the previous turn as evidence if the baseline is older', () => {
-    const baseline = before(rest, { lastTurn: fingerprint(done) });
+    const baseline = before(rest, { previousEnd: fingerprint(done) });
     expect(watch({ until, baseline }, [at(30, done)])).toBe('goes on');
   });
 
   it('takes an end as evidence that neither the baseline nor the last turn had', () => {
-    const baseline = before(rest, { lastTurn: fingerprint(done) });
+    const baseline = before(rest, { previousEnd: fingerprint(done) });
     const end = watch({ until, baseline }, [at(30, done), at(60, withThirdLink)]);
     expect(end).toEqual({ kind: 'evidence', job: withThirdLink });
   });
@@ -173,7 +173,7 @@ describe('a watch until the turn ends', () => {
   });
 
   it('believes an end like that of the previous turn only after the settle time', () => {
-    const baseline = before(rest, { lastTurn: fingerprint(broken) });
+    const baseline = before(rest, { previousEnd: fingerprint(broken) });
     const end = watch({ until, baseline }, [at(30, broken), at(120, broken)]);
     expect(end).toEqual({ kind: 'ended', job: broken });
   });
@@ -184,7 +184,7 @@ describe('a watch until the turn ends', () => {
   });
 
   it('believes an end at once if neither the baseline nor the previous turn had it', () => {
-    const baseline = before(rest, { lastTurn: fingerprint(broken) });
+    const baseline = before(rest, { previousEnd: fingerprint(broken) });
     const end = watch({ until, baseline }, [at(30, broken), at(40, done)]);
     expect(end).toEqual({ kind: 'ended', job: done });
   });
@@ -269,7 +269,7 @@ describe('a pull request that a completed job does not show', () => {
   });
 
   it('is awaited if the job shows the one of the previous turn late', () => {
-    const baseline = before(withoutLink, { lastTurn: fingerprint(rest) });
+    const baseline = before(withoutLink, { previousEnd: fingerprint(rest) });
     expect(watch({ until, baseline }, [at(11, working), at(30, rest)])).toBe('goes on');
   });
 

@@ -97,7 +97,7 @@ describe('the link of a job at the end of the turn', () => {
   });
 
   it('has not changed if the turn before ended with it, although no read showed that', async () => {
-    const scene = new Scene({ asks: [grantedAfterRead({ ...rest, prLink: null }, { lastTurn: fingerprint(done) })] });
+    const scene = new Scene({ asks: [grantedAfterRead({ ...rest, prLink: null }, { previousEnd: fingerprint(done) })] });
     expect(await scene.end()).toMatchObject({ prLink: done.prLink, prLinkChanged: false });
   });
 });

@@ -108,7 +108,7 @@ const nonsense: readonly unknown[] = [
   ...[null, 7, -1, 'x', '', true, [], [[]], {}, { workflowId: 1 }, { kind: null }, { kind: 'rubbish' }],
   ...[{ kind: 'granted' }, { kind: 'waiting', runId: 'x' }, { kind: 'end' }, { kind: 'outcome', ...nobody }],
   { kind: 'end', ...nobody, turnUntilMs: 'soon' },
-  { kind: 'end', ...nobody, lastTurn: { status: 1 } },
+  { kind: 'end', ...nobody, jobAtEnd: { status: 1 } },
   { kind: 'outcome', ...nobody, outcome: 'sent', atMs: 9e99 },
   { kind: 'outcome', ...nobody, sendNumber: 0, outcome: 'lost', atMs: -1 },
   { kind: 'granted', runId: 'x', sendNumber: 1, grantedAtMs: 1, leaseMs: -1, overAtMs: 'never' },

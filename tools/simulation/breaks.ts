@@ -35,7 +35,7 @@ export const breaks: Record<string, readonly [profile: string, file: string, tex
     'mayHaveForgotten(state, ask) ? forgottenSend(ask)',
     'false ? forgottenSend(ask)',
   ],
-  latest: ['resets', 'budget/sends', 'isOwn && hadLastTurn(state, workflowId, latest.grantedAtMs)', 'isOwn'],
+  latest: ['resets', 'budget/sends', 'isOwn && hadLatestTurn(state, workflowId, latest.grantedAtMs)', 'isOwn'],
   turn: ['calm', 'budget/turns', 'turns[job]?.owner ?? workflowId', 'workflowId'],
   'turned-away': ['crowds', 'budget/budget', 'turnAway(state, ask);', ';'],
   'at-rest': ['calm', 'budget/line', `if (jobIs === 'at-rest') forgetWork(state, job);`, ''],
