@@ -38,8 +38,8 @@ export function createAskForSlot(dependencies: ActivityDependencies) {
     const job = read.kind === 'job' ? read.job : undefined;
     const isArchived = job?.status === 'archived';
     if (isArchived && !isInDoubt) return { kind: 'archived', job: knownFields(job) };
-    const isBusy = job !== undefined && reasonAgainst(job, whenActive) !== undefined;
-    const jobIs = job && whenActive === 'wait' && ({ jobIs: isBusy ? 'at-work' : 'at-rest' } as const);
+    const isUnready = job !== undefined && reasonAgainst(job, whenActive) !== undefined;
+    const jobIs = job && whenActive === 'wait' && ({ jobIs: isUnready ? 'at-work' : 'at-rest' } as const);
     const mayHaveSent = request.ask.mayHaveSent || isOfAnotherRun;
     const own = { workflowId, runId, leaseMs, drainMs, maxLimit };
     const refused = read.kind === 'failed' && read.refused;
@@ -52,7 +52,7 @@ export function createAskForSlot(dependencies: ActivityDependencies) {
     });
     const slot = isArchived ? slotReplySchema.safeParse(reply).data : undefined;
     if (isArchived && slot) return { kind: 'archived', job: knownFields(job), reply: slot };
-    const found = isBusy ? { busyJob: knownFields(job) } : job && { jobBefore: comparedFields(job) };
+    const found = isUnready ? { unreadyJob: knownFields(job) } : job && { jobBefore: comparedFields(job) };
     const refusal = read.kind === 'failed' ? read.message : undefined;
     return { kind: 'asked', ...found, ...defined({ refusal }), reply, ...isPrivate };
   };

@@ -14,11 +14,10 @@ import {
   wasDeliveredQuery,
 } from '../protocol/index.js';
 import { ifFound } from '../temporal/lookups.js';
+import { createCallQueues } from './call-queues.js';
 import { listSends, type SendsQuery } from './list-sends.js';
 
 const CALL_DEADLINE_MS = 5_000;
-/** A budget that has not replied for so long is silent. Usually it replies within a tenth of a second. */
-const SILENT_AFTER_MS = 3_000;
 /** A follow-up that ends waits only so long for its budget, because a cancel should take at most ten seconds. */
 const ASK_AGAIN_FOR_MS = 3_000;
 const ASK_AGAIN_EVERY_MS = 500;
@@ -100,35 +99,4 @@ async function askOnce(client: Client, budget: Parameters<typeof firstBudgetStar
 
 function withDeadline<T>(client: Client, call: () => Promise<T>): Promise<T> {
   return client.withDeadline(Date.now() + CALL_DEADLINE_MS, call);
-}
-
-/**
- * Makes the calls to each budget one after the other. While a budget is silent, one call at a time finds out whether it
- * replies again, and the others fail at once: those who wait would fill the worker's activity slots, which all projects share.
- */
-function createCallQueues(): <T>(key: string, call: () => Promise<T>) => Promise<T> {
-  const queues = new Map<string, { isSilent: boolean; isUnderWay: boolean; waiting: ((go: boolean) => void)[] }>();
-  return async (key, call) => {
-    const queue = queues.get(key) ?? { isSilent: false, isUnderWay: false, waiting: [] };
-    queues.set(key, queue);
-    const mayGo =
-      !queue.isUnderWay || (!queue.isSilent && (await new Promise<boolean>((go) => queue.waiting.push(go))));
-    if (!mayGo) throw new Error('another call waits for its reply');
-    queue.isUnderWay = true;
-    const silence = setTimeout(() => {
-      queue.isSilent = true;
-      for (const go of queue.waiting.splice(0)) go(false);
-    }, SILENT_AFTER_MS);
-    try {
-      const reply = await call();
-      queue.isSilent = false;
-      return reply;
-    } finally {
-      clearTimeout(silence);
-      const next = queue.waiting.shift();
-      if (next) next(true);
-      else queue.isUnderWay = false;
-      if (!queue.isUnderWay && !queue.isSilent) queues.delete(key);
-    }
-  };
 }

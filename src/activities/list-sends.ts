@@ -21,12 +21,14 @@ export async function listSends(
   client: Client,
   { projectId, sinceMs }: SendsQuery,
 ): Promise<Pick<RecentSends, 'sends' | 'others'>> {
-  const running = `(${IS_OPEN} AND ${SearchAttribute.state.name} IS NOT NULL)`;
+  const openFilter = `(${IS_OPEN} AND ${SearchAttribute.state.name} IS NOT NULL)`;
   // Server 1.29 also matches running workflows by CloseTime.
-  const closed = `(${HAS_ENDED} AND CloseTime >= '${iso(sinceMs)}')`;
+  const closedFilter = `(${HAS_ENDED} AND CloseTime >= '${iso(sinceMs)}')`;
   const ofProject = `WorkflowType = '${WorkflowType.followUp}' AND ${SearchAttribute.projectId.name} = '${projectId}'`;
-  const found: { send: ListedSend; closedAtMs: number }[] = [];
-  for await (const each of client.workflow.list({ query: `${ofProject} AND (${running} OR ${closed})` })) {
+  const waiting: ListedSend[] = [];
+  const running: ListedSend[] = [];
+  const closed: { send: ListedSend; closedAtMs: number }[] = [];
+  for await (const each of client.workflow.list({ query: `${ofProject} AND (${openFilter} OR ${closedFilter})` })) {
     const { name: status } = each.status;
     const isRunning = isOpen(each.status);
     const shown = each.typedSearchAttributes.get(SearchAttribute.state);
@@ -34,16 +36,18 @@ export async function listSends(
     // A follow-up ends as Canceled only if nothing was delivered. Whatever closed without a time never sent.
     const isUnsent = shown === 'not-sent' || status === 'CANCELLED' || lastMs === undefined;
     if (!isRunning && isUnsent) continue;
-    const isWaiting = isRunning && waitingStates.some((waiting) => waiting === shown);
+    const isWaiting = isRunning && waitingStates.some((state) => state === shown);
     // What one that waits sent before then uses no slot.
     const sentAtMs = isWaiting && (lastMs ?? 0) < sinceMs ? undefined : lastMs;
-    const hasSent = sentAtMs !== undefined || sendingStates.some((sending) => sending === shown);
+    const hasSent = sentAtMs !== undefined || sendingStates.some((state) => state === shown);
     if (!hasSent && !isWaiting) continue;
-    const closedAtMs = each.closeTime?.getTime() ?? (hasSent ? Number.MAX_SAFE_INTEGER : 0);
-    found.push({ send: defined({ workflowId: each.workflowId, isRunning, isWaiting, sentAtMs }), closedAtMs });
+    const send = defined({ workflowId: each.workflowId, isRunning, isWaiting, sentAtMs });
+    if (!hasSent) waiting.push(send);
+    else if (each.closeTime) closed.push({ send, closedAtMs: each.closeTime.getTime() });
+    else running.push(send);
   }
-  const all = found.sort((a, b) => a.closedAtMs - b.closedAtMs).map(({ send }) => send);
-  const isSince = ({ isWaiting, sentAtMs }: ListedSend) => (sentAtMs ?? (isWaiting ? 0 : Infinity)) >= sinceMs;
-  const others = all.slice(0, -MAX_LISTED).filter(isSince).length;
-  return { sends: all.slice(-MAX_LISTED), others };
+  closed.sort((a, b) => a.closedAtMs - b.closedAtMs);
+  const sent = [...closed.map(({ send }) => send), ...running];
+  const others = sent.slice(0, -MAX_LISTED).filter(({ sentAtMs = Infinity }) => sentAtMs >= sinceMs).length;
+  return { sends: [...waiting, ...sent].slice(-MAX_LISTED), others };
 }

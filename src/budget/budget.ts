@@ -98,19 +98,19 @@ export class Budget {
     const latest = latestSendOf(state, workflowId);
     const grant = state.grants.find((each) => isSameSend(each, report));
     const atMs = Math.min(nowMs, Math.max(report.atMs, grant?.grantedAtMs ?? 0));
-    // A reset run's repeated report adds nothing.
-    const isFirstReport = latest && latest.outcome === undefined && isSameSend({ workflowId, ...latest }, report);
-    const isNew = !grant && !(latest?.runId === runId && latest.sendNumber >= sendNumber);
-    const isLatest = sendNumber >= (latest?.sendNumber ?? 0);
+    const isAwaited = latest && latest.outcome === undefined && isSameSend({ workflowId, ...latest }, report);
+    // Granted by an earlier budget, or in a part of this one's past that a reset undid.
+    const isForgotten = !grant && (latest?.runId !== runId || latest.sendNumber < sendNumber);
+    const isNewest = sendNumber >= (latest?.sendNumber ?? 0);
     if (outcome === 'notSent') recordNotSent(state, report, atMs);
     else {
       recordOutcome(state, report, outcome, atMs);
       if (grant) spendSlot(state, grant, outcome === 'unknown' ? grant.overAtMs : Math.min(atMs, grant.overAtMs));
-      // Granted by an earlier budget, or by a part of this one's past that a reset undid.
-      else if (isNew) this.#receiveForgottenSend(nowMs, report, atMs);
+      else if (isForgotten) this.#receiveForgottenSend(nowMs, report, atMs);
     }
-    if (isFirstReport || (isNew && isLatest))
-      learnFromOutcome(state, report, isFirstReport ? latest : undefined, nowMs);
+    // A reset run repeats its predecessor's reports, which teach nothing new.
+    if (isAwaited) learnFromOutcome(state, report, latest, nowMs);
+    else if (isForgotten && isNewest) learnFromOutcome(state, report, undefined, nowMs);
   }
 
   #receiveForgottenSend(nowMs: number, report: OutcomeReport, atMs: number): void {

@@ -114,14 +114,14 @@ export class FollowUpClient {
           }),
         { workflowId },
       );
-      return new StartedFollowUp(this.#client, workflowId, key, false, false);
+      return new StartedFollowUp(this.#client, workflowId, { key, alreadyStarted: false, inputDiffers: false });
     } catch (error) {
       if (isTooLarge(error)) {
         throw new InvalidInputError([{ field: 'prompt', message: 'is longer than this Temporal server accepts' }]);
       }
       if (!(error instanceof WorkflowExecutionAlreadyStartedError)) throw error;
       const differs = await callTemporal(this.#client, () => inputDiffers(this.#client, workflowId, settings));
-      return new StartedFollowUp(this.#client, workflowId, key, true, differs);
+      return new StartedFollowUp(this.#client, workflowId, { key, alreadyStarted: true, inputDiffers: differs });
     }
   }
 

@@ -210,17 +210,22 @@ export class FollowUpHandle {
 
 /** Result of `FollowUpClient.start`. */
 export class StartedFollowUp extends FollowUpHandle {
+  /** Unique within the job; the same key is the same follow-up. */
+  readonly key: string;
+  /** Whether the key was used before: this is that follow-up, and nothing new was started. */
+  readonly alreadyStarted: boolean;
+  /** Whether the existing follow-up has a different input; `undefined` if that cannot be determined. */
+  readonly inputDiffers: boolean | undefined;
+
   constructor(
     client: Client,
     workflowId: string,
-    /** Unique within the job; the same key is the same follow-up. */
-    readonly key: string,
-    /** Whether the key was used before: this is that follow-up, and nothing new was started. */
-    readonly alreadyStarted: boolean,
-    /** Whether the existing follow-up has a different input; `undefined` if that cannot be determined. */
-    readonly inputDiffers: boolean | undefined,
+    start: Pick<StartedFollowUp, 'key' | 'alreadyStarted' | 'inputDiffers'>,
   ) {
     super(client, workflowId);
+    this.key = start.key;
+    this.alreadyStarted = start.alreadyStarted;
+    this.inputDiffers = start.inputDiffers;
   }
 }
 

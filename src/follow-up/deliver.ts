@@ -3,7 +3,7 @@ import { type AgentJob, type FollowUpResult, isTerminalStatus, type SendOutcome 
 import { type EarlierSend, type Granted, isAtWork } from '../protocol/index.js';
 import { standingOf } from './display.js';
 import { closed, jobNotFound, messageRejected } from './failed.js';
-import type { Slot } from './get-slot.js';
+import type { SlotWaitEnd } from './get-slot.js';
 import { NOT_FOUND_MS, type WatchRequest } from './judge.js';
 import { type FollowUpPort, grantName, reasonAgainst, type SendResult } from './port.js';
 import type { StepContext } from './step-context.js';
@@ -17,7 +17,7 @@ export interface Delivery extends Pick<WatchRequest, 'baseline' | 'arrivedByMs' 
   observedActive: boolean;
 }
 
-/** What came of a slot. */
+/** What became of the message after one wait for a slot. */
 interface Attempt {
   result: SendResult;
   /** Missing if the message was certainly not delivered. */
@@ -30,19 +30,19 @@ const LONGEST_REFUSED_MS = 60_000;
 const LONGEST_MISSING_MS = 300_000;
 
 /**
- * Sends the message, or takes over an earlier send of it. Returns `foreign` if the slot belongs to another run.
+ * Sends the message, or takes over an earlier send of it. Returns `foreign` if the grant belongs to another run.
  *
  * @throws Failed
  */
 export async function deliver(
   context: StepContext,
-  slot: Slot,
+  waitEnd: SlotWaitEnd,
   undelivered: UndeliveredSends,
 ): Promise<Attempt | 'foreign'> {
   const { port, doubt, waits } = context;
-  const { reply } = slot;
+  const { reply } = waitEnd;
   const isGranted = reply.kind === 'granted';
-  const result = isGranted ? await useGrant(context, reply, slot, undelivered) : takeOver(context, reply);
+  const result = isGranted ? await useGrant(context, reply, waitEnd, undelivered) : takeOver(context, reply);
   const { outcome } = result;
   if (outcome === 'foreign') {
     doubt.raise();
@@ -97,7 +97,7 @@ export class UndeliveredSends {
 async function useGrant(
   context: StepContext,
   grant: Granted,
-  { jobBefore }: Slot,
+  { jobBefore }: SlotWaitEnd,
   { isReadRefused }: UndeliveredSends,
 ): Promise<SendResult> {
   if (jobBefore || !isReadRefused) return send(context, grant, jobBefore);
@@ -158,7 +158,11 @@ function takeOver({ display, doubt }: StepContext, reply: EarlierSend): SendResu
 }
 
 /** A delivery that is certain or possible. The job before another run's send is not known. */
-function deliveryOf({ outcome, jobBefore = {}, job }: SendResult, reply: Slot['reply'], nowMs: number): Delivery {
+function deliveryOf(
+  { outcome, jobBefore = {}, job }: SendResult,
+  reply: SlotWaitEnd['reply'],
+  nowMs: number,
+): Delivery {
   const isGranted = reply.kind === 'granted';
   const outcomeAtMs = isGranted ? nowMs : reply.outcomeAtMs;
   const isSent = outcome === 'sent';

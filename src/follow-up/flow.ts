@@ -124,8 +124,8 @@ export class FollowUp {
   async #untilDelivered(): Promise<Delivery> {
     const undelivered = new UndeliveredSends(this.#context);
     for (;;) {
-      const slot = await this.#slotWait.getSlot();
-      const attempt = await deliver(this.#context, slot, undelivered);
+      const waitEnd = await this.#slotWait.wait();
+      const attempt = await deliver(this.#context, waitEnd, undelivered);
       if (attempt === 'foreign') continue;
       const { result, delivery } = attempt;
       if (delivery) {

@@ -7,8 +7,8 @@ import { grantName, type SlotResult } from './port.js';
 import type { StepContext } from './step-context.js';
 import { watchUntil } from './watch-until.js';
 
-/** The end of a wait: a grant, or the budget's record of an earlier send. */
-export interface Slot {
+/** How a wait for a slot ends: with a grant, or with the budget's record of an earlier send of the message. */
+export interface SlotWaitEnd {
   reply: Granted | EarlierSend;
   /** The job just before the ask. Missing if the send is to read it. */
   jobBefore?: AgentJob;
@@ -64,8 +64,12 @@ export class SlotWait {
     this.#sendNumber += 1;
   }
 
-  /** @throws Failed */
-  async getSlot(): Promise<Slot> {
+  /**
+   * Waits for a slot, or for the budget's reply that none is needed.
+   *
+   * @throws Failed
+   */
+  async wait(): Promise<SlotWaitEnd> {
     const { waits, display } = this.context;
     display.facts.waitsUntil = iso(waits.patienceEndsMs);
     for (let wasContradicted = false; ;) {
@@ -105,11 +109,11 @@ export class SlotWait {
     return reply;
   }
 
-  #use(slot: Slot): Slot {
-    const { reply } = slot;
+  #use(end: SlotWaitEnd): SlotWaitEnd {
+    const { reply } = end;
     if (reply.kind === 'granted') this.#usedGrant = grantName(reply);
     else this.#sendNumber = reply.sendNumber;
-    return slot;
+    return end;
   }
 
   #ask(): Promise<SlotResult | undefined> {
@@ -125,8 +129,8 @@ export class SlotWait {
     return waits.waitFor(asking);
   }
 
-  /** Returns the slot, or `ask-again`, or why the job is to be watched until it rests. */
-  async #follow(asked: SlotResult): Promise<Slot | 'ask-again' | 'job-busy' | 'service'> {
+  /** Returns the end of the wait, or `ask-again`, or why the job is to be watched until it rests. */
+  async #follow(asked: SlotResult): Promise<SlotWaitEnd | 'ask-again' | 'job-busy' | 'service'> {
     const { display, doubt } = this.context;
     switch (asked.kind) {
       case 'archived':
@@ -142,10 +146,10 @@ export class SlotWait {
         display.noteError(asked.message);
         return 'service';
       case 'asked': {
-        const { jobBefore, busyJob, refusal, reply: first } = asked;
+        const { jobBefore, unreadyJob, refusal, reply: first } = asked;
         this.#hasReply = true;
         display.noteError(refusal);
-        if (busyJob) display.noteJob(busyJob);
+        if (unreadyJob) display.noteJob(unreadyJob);
         const reply = await this.#awaitGrant(first);
         if (typeof reply === 'string') return reply;
         return { reply, ...(reply === first && jobBefore && { jobBefore }) };

@@ -69,7 +69,7 @@ const observationSchema = z.object({
   /** Whether the job was seen at work on this message. */
   observedActive: z.boolean(),
   /** When the job was last seen at work on any message. */
-  activeAtMs: z.number().exactOptional(),
+  atWorkAtMs: z.number().exactOptional(),
   intervalMs: z.number(),
   /** When a terminal status was first believed. */
   endSeenAtMs: z.number().exactOptional(),
@@ -113,7 +113,7 @@ export function firstObservation(
  */
 export function resumeObservation(observation: Observation, scheduledAtMs: number): void {
   const lateMs = Math.max(0, scheduledAtMs - Date.parse(observation.nextPollAt));
-  if (observation.activeAtMs !== undefined) observation.activeAtMs += lateMs;
+  if (observation.atWorkAtMs !== undefined) observation.atWorkAtMs += lateMs;
   if (observation.endSeenAtMs !== undefined) observation.endSeenAtMs += lateMs;
   if (observation.failing) observation.failing.sinceMs += lateMs;
 }
@@ -190,7 +190,7 @@ function isEvidence(request: WatchRequest, job: AgentJob, nowMs: number): boolea
 /** Ends the watch if the job shows the end of the message's turn, and not that of the previous one. */
 function judgeEnd(request: WatchRequest, observation: Observation, job: AgentJob, nowMs: number): WatchEnd | undefined {
   const { baseline, arrivedByMs, settleTimeMs, prLinkGraceMs, deadlineMs } = request;
-  if (isAtWork(job)) observation.activeAtMs = nowMs;
+  if (isAtWork(job)) observation.atWorkAtMs = nowMs;
   observation.observedActive ||= isAtWork(job) && isFresh(request, nowMs);
   const isSettled = nowMs - arrivedByMs >= settleTimeMs;
   const isNew = hasChanged(job, baseline);
@@ -201,8 +201,8 @@ function judgeEnd(request: WatchRequest, observation: Observation, job: AgentJob
   }
   observation.endSeenAtMs ??= nowMs;
   // What looks like the end of the previous turn may be that end, from a replica that lags or between two turns.
-  const { activeAtMs = 0, endSeenAtMs } = observation;
-  const sinceMs = !wasAtRest(baseline) ? endSeenAtMs : isNew ? arrivedByMs : activeAtMs;
+  const { atWorkAtMs = 0, endSeenAtMs } = observation;
+  const sinceMs = !wasAtRest(baseline) ? endSeenAtMs : isNew ? arrivedByMs : atWorkAtMs;
   const isConfirmed = nowMs - Math.max(arrivedByMs, sinceMs) >= Math.min(STALE_MS, settleTimeMs);
   // A job may complete some seconds before its pull request appears.
   const hasOwnLink = Boolean(job.prLink) && isLinkNew(job, baseline);

@@ -86,10 +86,10 @@ export interface SlotRequest {
 const slotResultSchema = z.discriminatedUnion('kind', [
   z.object({
     kind: z.literal('asked'),
-    /** The job just before the ask. Missing if the service refused the read, or it is at work. */
+    /** The job just before the ask. Missing if the service refused the read, or if the job takes no message now. */
     jobBefore: agentJobSchema.exactOptional(),
-    /** The job if it is at work, so that nothing is sent to it. */
-    busyJob: agentJobSchema.exactOptional(),
+    /** The job if it takes no message now. */
+    unreadyJob: agentJobSchema.exactOptional(),
     refusal: z.string().exactOptional(),
     reply: askReplySchema,
     /** Whether links to pull requests are kept out of search attributes. */

@@ -5,12 +5,9 @@ import {
   type AgentJob,
   type BlockReason,
   blockReasons,
-  budgetTaskQueue,
   type Delivered,
-  idSchema,
   isTerminalStatus,
   lanes,
-  projectBudgetWorkflowId,
   refusals,
   sendOutcomes,
   type ShownPause,
@@ -202,29 +199,6 @@ export type FollowUpReport = z.infer<typeof followUpReportSchema>;
 /** Asks for a slot. Starts a new budget if Temporal keeps none of the project, not even a closed one. */
 export const askUpdate = defineUpdate<AskReply, [Ask]>('ask');
 
-export function budgetStartOptions({ projectId, taskQueue }: { projectId: string; taskQueue: string }) {
-  return {
-    workflowId: projectBudgetWorkflowId(projectId),
-    taskQueue: budgetTaskQueue(taskQueue),
-    staticSummary: `Message budget of project ${projectId}`,
-  };
-}
-
-/**
- * Starts a budget with an update, but only if Temporal keeps no closed one: a stopped budget starts again only by `restore`.
- * `taskQueue` is that of the follow-ups.
- */
-export function firstBudgetStart(target: ProjectBudgetInput & { taskQueue: string }) {
-  const { projectId, settings } = target;
-  const input: ProjectBudgetInput = { projectId, settings };
-  return {
-    ...budgetStartOptions(target),
-    args: [input],
-    workflowIdReusePolicy: 'REJECT_DUPLICATE' as const,
-    workflowIdConflictPolicy: 'USE_EXISTING' as const,
-  };
-}
-
 /** The run that asks whether another run of its follow-up has delivered the message. */
 export type Asker = Pick<Ask, 'workflowId' | 'runId' | 'messageTag'>;
 export const wasDeliveredQuery = defineQuery<Delivered, [Asker]>('wasDelivered');
@@ -239,24 +213,3 @@ export const reportSignal = defineSignal<[FollowUpReport]>('report');
 export const replySignal = defineSignal<[Granted | Waiting]>('budgetReply');
 /** Makes a follow-up in line ask again. A failed signal shows that the follow-up does not run. */
 export const wakeSignal = defineSignal('wake');
-
-const count = z.int().min(0).max(10_000);
-
-const settingsSchema = z.object({
-  limit: count,
-  windowMs: z.number().min(1).max(31_536_000_000),
-  /** Slots kept free of the batch lane. */
-  reserve: count,
-  /** Time beyond the window for which a slot stays in use, because clocks differ. */
-  marginMs: z.number().min(0).max(3_600_000),
-});
-export type BudgetSettings = z.infer<typeof settingsSchema>;
-
-/** Input of the `projectBudget` workflow. Internal: workers and `follow-up budget restore` start it. */
-export const projectBudgetInputSchema = z.object({
-  projectId: idSchema,
-  settings: settingsSchema,
-  /** Books all free slots as used, for an operator who does not trust the list of follow-ups. */
-  assumeFull: z.literal(true).exactOptional(),
-});
-export type ProjectBudgetInput = z.infer<typeof projectBudgetInputSchema>;

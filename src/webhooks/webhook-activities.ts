@@ -2,7 +2,7 @@ import { createHmac } from 'node:crypto';
 import type { LookupFunction } from 'node:net';
 import { ApplicationFailure, Context } from '@temporalio/activity';
 import { Client } from 'undici';
-import { parseRetryAfterMs } from '../agent-jobs/outcomes.js';
+import { parseRetryAfterMs } from '../agent-jobs/retry-after.js';
 import { DeadlineError, type HttpResponse, readResponse, withinDeadline } from '../agent-jobs/response.js';
 import { createSingleConnection } from '../agent-jobs/single-connection.js';
 import { codeOf } from '../common/index.js';

@@ -1,4 +1,3 @@
-import type { SearchAttributeUpdatePair } from '@temporalio/common';
 import {
   ActivityCancellationType,
   ActivityFailure,
@@ -10,16 +9,12 @@ import {
   patched,
   proxyActivities,
   proxyLocalActivities,
-  setCurrentDetails,
   sleep,
   TimeoutFailure,
-  upsertSearchAttributes,
   workflowInfo,
 } from '@temporalio/workflow';
 import type { Activities } from '../activities/index.js';
-import { toMarkdown } from '../common/index.js';
-import { type Delivered, type FollowUpSettings, MAX_KEYWORD_LENGTH, SearchAttribute } from '../contract/index.js';
-import { describeFollowUp } from '../follow-up/follow-up-details.js';
+import type { Delivered, FollowUpSettings } from '../contract/index.js';
 import { readWatchResult, type WatchRequest, type WatchResult } from '../follow-up/judge.js';
 import {
   type FollowUpPort,
@@ -35,6 +30,7 @@ import {
   type Stoppable,
   type Trouble,
 } from '../follow-up/port.js';
+import { createDisplay } from './follow-up-display.js';
 import { isFirstRun } from './this-run.js';
 
 /** Reading the job takes at most 7 s, and a call to the budget 5 s. As a local activity, both cost one event. */
@@ -116,30 +112,6 @@ export function createPort({ projectId, poll }: FollowUpSettings): FollowUpPort 
 export function wasDelivered(projectId: string, messageTag: string): Promise<Delivered | undefined> {
   const options = { summary: 'ask about earlier sends' };
   return quick.wasDelivered.executeWithOptions(options, [{ projectId, messageTag }]).catch(() => undefined);
-}
-
-/** Shows progress. The details change each time; search attributes, which cost an event, change only if they differ. */
-function createDisplay(workflowId: string, arePrivate: () => boolean): FollowUpPort['show'] {
-  const shown = new Map<string, string>();
-  let shownSendAtMs: number | undefined;
-  return (progress, lastSendAtMs) => {
-    const { projectId, jobId, state, jobStatus, prLink } = progress;
-    const isLinkShown = prLink !== undefined && prLink.length <= MAX_KEYWORD_LENGTH && !arePrivate();
-    const values = { projectId, jobId, state, jobStatus, ...(isLinkShown && { prLink }) };
-    const pairs: SearchAttributeUpdatePair[] = Object.entries(values).flatMap(([name, value]) => {
-      if (value === undefined || shown.get(name) === value) return [];
-      shown.set(name, value);
-      return [{ key: SearchAttribute[name as keyof typeof values], value: value.slice(0, MAX_KEYWORD_LENGTH) }];
-    });
-    if (lastSendAtMs !== shownSendAtMs)
-      pairs.push({
-        key: SearchAttribute.lastSendAt,
-        value: lastSendAtMs === undefined ? null : new Date(lastSendAtMs),
-      });
-    shownSendAtMs = lastSendAtMs;
-    if (pairs.length > 0) upsertSearchAttributes(pairs);
-    setCurrentDetails(toMarkdown((at) => describeFollowUp(progress, workflowId, at), Date.now()));
-  };
 }
 
 /**

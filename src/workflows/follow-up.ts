@@ -3,24 +3,18 @@ import {
   CancellationScope,
   type CancelledFailure,
   metricMeter,
-  setCurrentDetails,
   setHandler,
   TemporalFailure,
-  upsertSearchAttributes,
   workflowInfo,
 } from '@temporalio/workflow';
 import { z } from 'zod';
-import { defined, hash64, toMarkdown } from '../common/index.js';
+import { defined } from '../common/index.js';
 import {
   type Delivered,
   endOf,
   FailureType,
-  followUpInputSchema,
-  type FollowUpProgress,
   type FollowUpResult,
   type FollowUpSettings,
-  idSchema,
-  type InputIssue,
   type ItemOutcome,
   notifySchema,
   parseFollowUpWorkflowId,
@@ -32,11 +26,11 @@ import {
 } from '../contract/index.js';
 import { Failed } from '../follow-up/failed.js';
 import { FollowUp } from '../follow-up/flow.js';
-import { describeFollowUp } from '../follow-up/follow-up-details.js';
 import { outcomeOfFailure, replySignal, signalledReplySchema, wakeSignal } from '../protocol/index.js';
-import { failure, invalidInput } from './failures.js';
-import { createPort, wasDelivered } from './follow-up-port.js';
+import { failure } from './failures.js';
+import { createPort } from './follow-up-port.js';
 import { findTargets, notify } from './follow-up-webhook.js';
+import { readIds, readInput } from './read-input.js';
 
 /**
  * Sends one follow-up message to an agent job and watches the job until the turn that it starts has ended: {@link
@@ -49,7 +43,7 @@ import { findTargets, notify } from './follow-up-webhook.js';
 export async function followUp(input: unknown): Promise<FollowUpResult> {
   const { targets, issues } = await findTargets(targetsOf(input));
   try {
-    const result = await seeThrough(await parse(input, issues));
+    const result = await seeThrough(await readInput(input, issues));
     const { status, prLink, delivery } = result;
     await reportEnd({ status, prLink }, delivery === 'assumed' ? 'unknown' : 'yes', input, targets);
     return result;
@@ -123,58 +117,4 @@ async function reportEnd(
 /** The webhook targets of an input, also of one that is refused for other fields. */
 function targetsOf(input: unknown): string[] {
   return z.object({ notify: notifySchema }).safeParse(input).data?.notify ?? [];
-}
-
-/** @param others issues with the webhook targets */
-async function parse(input: unknown, others: readonly InputIssue[]): Promise<FollowUpSettings> {
-  const parsed = parseInput(followUpInputSchema, input);
-  const issues = [...(parsed.ok ? [] : parsed.issues), ...others];
-  const { workflowId } = workflowInfo();
-  const parts = parseFollowUpWorkflowId(workflowId);
-  const ids = readIds(input, parts);
-  const isNamed = parts !== undefined && parts.projectId === ids.projectId && parts.jobId === ids.jobId;
-  if (!isNamed) {
-    const id = `follow-up/${ids.projectId ?? 'PROJECT'}/${ids.jobId ?? 'JOB'}/KEY`;
-    issues.push({ field: 'workflowId', message: `must be ${id} (given ${JSON.stringify(workflowId)})` });
-  }
-  if (parsed.ok && issues.length === 0) return parsed.value;
-  throw refuse(ids, issues, isNamed ? await deliveredBefore(parts.projectId, input) : 'no');
-}
-
-/** Whether an earlier run of this id has delivered the message: the key may have been used before. */
-async function deliveredBefore(projectId: string, input: unknown): Promise<Delivered> {
-  const { prompt } = z.object({ prompt: z.string() }).safeParse(input).data ?? {};
-  if (prompt === undefined) return 'no';
-  return (await CancellationScope.nonCancellable(() => wasDelivered(projectId, hash64(prompt)))) ?? 'unknown';
-}
-
-/** Shows as much of a refused follow-up as its input allows, so that people can find it and see what is wrong. */
-function refuse({ projectId, jobId }: KnownIds, issues: InputIssue[], delivered: Delivered): ApplicationFailure {
-  const refusal = invalidInput(issues, delivered);
-  const { message } = refusal;
-  const ended = endOf({ type: FailureType.InvalidInput, message, delivered });
-  upsertSearchAttributes([
-    ...(projectId === undefined ? [] : [{ key: SearchAttribute.projectId, value: projectId }]),
-    ...(jobId === undefined ? [] : [{ key: SearchAttribute.jobId, value: jobId }]),
-    { key: SearchAttribute.state, value: ended.state },
-  ]);
-  if (projectId !== undefined && jobId !== undefined) {
-    const learnedAt = new Date().toISOString();
-    const progress: FollowUpProgress = { projectId, jobId, ...ended, learnedAt, polls: 0 };
-    setHandler(progressQuery, () => progress);
-    setCurrentDetails(toMarkdown((at) => describeFollowUp(progress, workflowInfo().workflowId, at), Date.now()));
-  }
-  return refusal;
-}
-
-interface KnownIds {
-  projectId: string | undefined;
-  jobId: string | undefined;
-}
-
-/** The valid ids of an input; for the others, those of the workflow id. */
-function readIds(input: unknown, parts: Partial<KnownIds> | undefined): KnownIds {
-  const fields = z.object({ projectId: z.unknown(), jobId: z.unknown() }).partial().safeParse(input).data;
-  const [projectId, jobId] = [idSchema.safeParse(fields?.projectId).data, idSchema.safeParse(fields?.jobId).data];
-  return { projectId: projectId ?? parts?.projectId, jobId: jobId ?? parts?.jobId };
 }

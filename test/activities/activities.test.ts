@@ -137,7 +137,7 @@ describe('askForSlot', () => {
   test('asks for a place in line behind the message that the job works on', async () => {
     const job = () => ({ ...working, transcript: 'long' });
     const { result, budgets } = askIn({ job, replies: [waiting()()] });
-    expect(await result).toEqual({ kind: 'asked', busyJob: working, reply: waiting()() });
+    expect(await result).toEqual({ kind: 'asked', unreadyJob: working, reply: waiting()() });
     expect(budgets.ask.mock.calls[0]?.[1]).toMatchObject({ jobIs: 'at-work' });
   });
 

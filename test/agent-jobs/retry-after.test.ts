@@ -1,5 +1,5 @@
 import { expect, onTestFinished, test, vi } from 'vitest';
-import { MAX_RETRY_AFTER_MS, parseHttpDate, parseRetryAfterMs } from '../../src/agent-jobs/outcomes.js';
+import { MAX_RETRY_AFTER_MS, parseHttpDate, parseRetryAfterMs } from '../../src/agent-jobs/retry-after.js';
 import { get, send, useClient, usePeer, writes } from './support/harness.js';
 import { respond } from './support/peer.js';
 

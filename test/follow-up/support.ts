@@ -88,7 +88,7 @@ export const grantedAfterRead =
 /** The job works on a message that the budget does not know, so the follow-up is to watch it. */
 export const waitingToWatch = (request: SlotRequest): SlotResult => {
   const reply = waiting({ reason: 'job-busy', position: 0, isToWatch: true })(request);
-  return { kind: 'asked', busyJob: working, reply };
+  return { kind: 'asked', unreadyJob: working, reply };
 };
 /** The server repeats the ask, because it gets no reply. */
 export const noReply = (reason = 'budget-silent') =>

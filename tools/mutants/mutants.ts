@@ -124,7 +124,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     name: 'the next ask starts a budget that was stopped',
-    edits: [['src/protocol/budget-protocol.ts', `'REJECT_DUPLICATE' as const`, `'ALLOW_DUPLICATE' as const`]],
+    edits: [['src/protocol/budget-start.ts', `'REJECT_DUPLICATE' as const`, `'ALLOW_DUPLICATE' as const`]],
     test: paths('a budget that is stopped blocks those who ask, and counts what was sent when it starts again'),
   },
   {
