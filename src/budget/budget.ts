@@ -13,16 +13,7 @@ import {
 import { book, bookSend, type ListedSend } from './counting.js';
 import { grantNext } from './grants.js';
 import { forgetLimit, noteTurnEnded } from './learned-limit.js';
-import {
-  callBack,
-  enterLine,
-  forgetTurnedAway,
-  leaveLine,
-  LINE_CAPACITY,
-  type LineCapacity,
-  lineOf,
-  turnAway,
-} from './line.js';
+import { enterLine, leaveLine, LINE_CAPACITY, type LineCapacity, lineOf } from './line.js';
 import { changesMs } from './pace.js';
 import { learnFromOutcome, learnFromRead, resume } from './pauses.js';
 import { delayedUntilMs } from './refusals.js';
@@ -30,6 +21,7 @@ import { claimGrant, recall, recordNotSent, recordOutcome } from './sends.js';
 import { expireSlots, lengthenWindow, slotEnds, spendSlot } from './slots.js';
 import { type BudgetState, isSameSend, latestSendOf } from './state.js';
 import { take } from './take.js';
+import { callBack, forgetTurnedAway, turnAway } from './turned-away.js';
 import { blockingOwners, closeTurn, endTurn, expireTurns, giveForgottenTurn, ownersToCheck } from './turns.js';
 import { newReasons, waitingReply } from './waiting.js';
 
@@ -202,7 +194,7 @@ export class Budget {
     for (let grant = grantNext(state, nowMs); grant; grant = grantNext(state, nowMs)) grants.push(grant);
     this.#signals.push(...grants);
     this.#wakeAll(ownersToCheck(state, nowMs));
-    this.#wakeAll(callBack(state, this.capacity, nowMs));
+    this.#wakeAll(callBack(state, this.capacity.forJob, nowMs));
     this.#signals.push(...newReasons(state, nowMs));
     return grants;
   }

@@ -1,7 +1,8 @@
 import type { Lane } from '../contract/index.js';
 import type { Ask, Full } from '../protocol/index.js';
 import { delayedUntilMs, isDelayed } from './refusals.js';
-import { type BudgetState, jobKey, latestSendOf, type TurnedAway, type Waiter } from './state.js';
+import { type BudgetState, jobKey, jobLineOf, latestSendOf, type TurnedAway, type Waiter } from './state.js';
+import { isExpected } from './turned-away.js';
 import { hasOtherTurn } from './turns.js';
 
 // The line is in the order in which the follow-ups started. Of one job and lane, one at a time may be granted a send.
@@ -17,10 +18,6 @@ export const LINE_CAPACITY: LineCapacity = { total: 1_000, forJob: 10 };
 const BATCH_SHARE = 0.9;
 /** The share for those whose job is busy, which leaves some for messages that can be sent. */
 const BUSY_SHARE = 0.5;
-/** How long a follow-up that is called back keeps its turn before later ones. */
-const CALL_BACK_MS = 60_000;
-/** So many follow-ups without a place for their job are called back when there is one. The others ask by themselves. */
-const MAX_TURNED_AWAY = 200;
 /** While interactive follow-ups wait, every tenth grant goes to the batch lane. */
 const BATCH_EVERY = 10;
 
@@ -124,39 +121,4 @@ export function sortLine({ waiters }: BudgetState): void {
     Math.max(waiter.startedAtMs, waiter.refusals?.isAlone ? delayedUntilMs(waiter) : 0);
   const times = new Map(waiters.map((waiter) => [waiter, sortMs(waiter)]));
   waiters.sort((a, b) => (times.get(a) ?? 0) - (times.get(b) ?? 0));
-}
-
-export function turnAway({ turnedAway }: BudgetState, { workflowId, lane, startedAtMs }: Ask): void {
-  turnedAway.push({ workflowId, job: jobKey(workflowId), lane, startedAtMs });
-  turnedAway.sort((a, b) => a.startedAtMs - b.startedAtMs).splice(MAX_TURNED_AWAY);
-}
-
-export function forgetTurnedAway(state: BudgetState, workflowId: string): void {
-  state.turnedAway = state.turnedAway.filter((each) => each.workflowId !== workflowId);
-}
-
-/** Calls back those without a place for their job, the oldest first, as places become free. Returns who is to ask again. */
-export function callBack(state: BudgetState, capacity: LineCapacity, nowMs: number): string[] {
-  if (state.turnedAway.length === 0) return [];
-  state.turnedAway = state.turnedAway.filter((each) => isExpected(each, nowMs));
-  const sizes = new Map<string, number>();
-  const sizeOf = (each: InJobLine) => sizes.get(jobLineOf(each)) ?? 0;
-  const add = (each: InJobLine) => void sizes.set(jobLineOf(each), sizeOf(each) + 1);
-  for (const each of [...state.waiters, ...state.turnedAway.filter(({ calledAtMs }) => calledAtMs)]) add(each);
-  return state.turnedAway.flatMap((each) => {
-    if (each.calledAtMs || sizeOf(each) >= capacity.forJob) return [];
-    each.calledAtMs = nowMs;
-    add(each);
-    return [each.workflowId];
-  });
-}
-
-type InJobLine = Pick<Waiter, 'job' | 'lane'>;
-
-/** Those of one job and lane wait for each other. */
-const jobLineOf = ({ job, lane }: InJobLine): string => `${lane} ${job}`;
-
-/** Whether a follow-up without a place keeps its place before later ones: until it had the time to come back. */
-function isExpected({ calledAtMs }: TurnedAway, nowMs: number): boolean {
-  return calledAtMs === undefined || nowMs - calledAtMs < CALL_BACK_MS;
 }

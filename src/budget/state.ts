@@ -140,6 +140,11 @@ export function jobKey(workflowId: string): string {
   return hash64(workflowId.split('/')[2] ?? '');
 }
 
+export type InJobLine = Pick<Waiter, 'job' | 'lane'>;
+
+/** Those of one job and lane wait for each other. */
+export const jobLineOf = ({ job, lane }: InJobLine): string => `${lane} ${job}`;
+
 /** Highest limit that a worker's configuration may allow. */
 const MAX_LIMIT = 10_000;
 
