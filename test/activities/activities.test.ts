@@ -14,21 +14,18 @@ import type { AskReply } from '../../src/protocol/index.js';
 import { keepSecret } from '../../src/secrets/secrets.js';
 import {
   asRead,
-  DAY,
   done,
   earlierSend,
   failed,
-  HOUR,
-  MINUTE,
   notFound,
   rest,
-  SECOND,
   START_MS,
   useVirtualTime,
   waiting,
   watchSettings,
   working,
 } from '../follow-up/support.js';
+import { DAY, HOUR, MINUTE, SECOND } from '../support/times.js';
 
 useVirtualTime();
 beforeEach(() => {

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { afterReset, LEASE, MINUTE, OVER, running, SECOND, startedLater, T0, TestBudget } from './support.js';
+import { MINUTE, SECOND } from '../support/times.js';
+import { afterReset, LEASE, OVER, running, startedLater, T0, TestBudget } from './support.js';
 
 describe('an ask that comes again', () => {
   it('gets the same grant, with its time and its lease', () => {

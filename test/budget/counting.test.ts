@@ -1,19 +1,17 @@
 import { describe, expect, it } from 'vitest';
 import type { SendOutcome } from '../../src/contract/index.js';
+import { HOUR, MINUTE, SECOND } from '../support/times.js';
 import {
   afterReset,
   closed,
   followUp,
   HELD,
-  HOUR,
   jobAtEnd,
   LEASE,
   MARGIN,
-  MINUTE,
   names,
   OVER,
   running,
-  SECOND,
   SETTLE,
   T0,
   TestBudget,

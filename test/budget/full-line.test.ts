@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { followUp, MINUTE, SECOND, T0, TestBudget } from './support.js';
+import { MINUTE, SECOND } from '../support/times.js';
+import { followUp, T0, TestBudget } from './support.js';
 
 /** A follow-up to the job `x`, which started so many seconds after the budget. */
 const startedAfter = (seconds: number) => ({ job: 'x', startedAtMs: T0 + seconds * SECOND });

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { names, SECOND, T0, TestBudget } from './support.js';
+import { SECOND } from '../support/times.js';
+import { names, T0, TestBudget } from './support.js';
 
 /** The asks of follow-ups to one job, which started in this order. */
 const first = { job: 'x', startedAtMs: T0 + SECOND };

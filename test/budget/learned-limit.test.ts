@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { iso } from '../../src/common/index.js';
-import { HOUR, jobAtEnd, MINUTE, names, SECOND, T0, TestBudget } from './support.js';
+import { HOUR, MINUTE, SECOND } from '../support/times.js';
+import { jobAtEnd, names, T0, TestBudget } from './support.js';
 
 /** With a budget of 100 an hour, messages are spaced by this time. */
 const SPACING = 36 * SECOND;

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { AskReply } from '../../src/protocol/index.js';
-import { followUp, HELD, MINUTE, names, running, T0, TestBudget } from './support.js';
+import { MINUTE } from '../support/times.js';
+import { followUp, HELD, names, running, T0, TestBudget } from './support.js';
 
 const batch = { lane: 'batch' } as const;
 /** The run began after those of the others. */

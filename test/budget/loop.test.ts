@@ -4,21 +4,8 @@ import type { ListedSend } from '../../src/budget/counting.js';
 import { BudgetLoop, type BudgetPort, type RecentSends } from '../../src/budget/loop.js';
 import { slotEnds } from '../../src/budget/slots.js';
 import { newState } from '../../src/budget/state.js';
-import {
-  askOf,
-  closed,
-  followUp,
-  HELD,
-  HOUR,
-  LEASE,
-  MARGIN,
-  nameOf,
-  names,
-  OVER,
-  running,
-  SECOND,
-  T0,
-} from './support.js';
+import { HOUR, SECOND } from '../support/times.js';
+import { askOf, closed, followUp, HELD, LEASE, MARGIN, nameOf, names, OVER, running, T0 } from './support.js';
 
 /** A workflow on Temporal, whose time passes by order. */
 class FakePort implements BudgetPort {

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { HOUR, MINUTE, SECOND, TestBudget } from './support.js';
+import { HOUR, MINUTE, SECOND } from '../support/times.js';
+import { TestBudget } from './support.js';
 
 /** Three messages have just got 503. */
 function budgetInOutage(): TestBudget {

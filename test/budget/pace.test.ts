@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { createLimiter } from '../simulator/limiters.js';
-import { HOUR, SECOND, T0 } from './support.js';
+import { HOUR, SECOND } from '../support/times.js';
+import { T0 } from './support.js';
 import { VirtualProject } from './virtual-project.js';
 
 const HOURS = 6;

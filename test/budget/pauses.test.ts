@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { iso } from '../../src/common/index.js';
 import type { Refusal } from '../../src/contract/index.js';
-import { followUp, HELD, HOUR, LEASE, MINUTE, names, SECOND, T0, TestBudget } from './support.js';
+import { HOUR, MINUTE, SECOND } from '../support/times.js';
+import { followUp, HELD, LEASE, names, T0, TestBudget } from './support.js';
 
 /** The service has just refused the message of `first`, and these follow-ups wait. */
 function pausedBudget(waiting: readonly string[], reason: Exclude<Refusal, 'outage'> = 'credentials'): TestBudget {

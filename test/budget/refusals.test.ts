@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { describeBudget } from '../../src/budget/budget-details.js';
 import { toMarkdown } from '../../src/common/index.js';
-import { HOUR, MINUTE, SECOND, T0 } from './support.js';
+import { HOUR, MINUTE, SECOND } from '../support/times.js';
+import { T0 } from './support.js';
 import { type Response, VirtualProject } from './virtual-project.js';
 
 const SENT: Response = { outcome: 'sent', statusCode: 200 };

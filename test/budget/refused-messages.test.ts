@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { iso } from '../../src/common/index.js';
-import { followUp, HOUR, MINUTE, SECOND, T0, TestBudget } from './support.js';
+import { HOUR, MINUTE, SECOND } from '../support/times.js';
+import { followUp, T0, TestBudget } from './support.js';
 
 /** The message of `bad` was refused, then the one of `good` accepted. `bad` has just been granted its second send. */
 function budgetAfterRefusal(reason: 'credentials' | 'payment' = 'credentials'): TestBudget {

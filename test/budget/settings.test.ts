@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { iso } from '../../src/common/index.js';
-import { HELD, HOUR, MARGIN, MINUTE, names, SECOND, T0, TestBudget } from './support.js';
+import { HOUR, MINUTE, SECOND } from '../support/times.js';
+import { HELD, MARGIN, names, T0, TestBudget } from './support.js';
 
 describe('a lower limit', () => {
   it('leaves slots in use until they are free by themselves', () => {

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { afterReset, HELD, HOUR, LEASE, MARGIN, MINUTE, names, OVER, SECOND, TestBudget } from './support.js';
+import { HOUR, MINUTE, SECOND } from '../support/times.js';
+import { afterReset, HELD, LEASE, MARGIN, names, OVER, TestBudget } from './support.js';
 
 describe('a slot', () => {
   it.each(['sent', 'rejected', 'notFound', 'limited', 'credentials', 'payment'] as const)(

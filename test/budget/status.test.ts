@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { describeBudget } from '../../src/budget/budget-details.js';
 import { toMarkdown } from '../../src/common/index.js';
-import { closed, followUp, HOUR, MINUTE, OVER, TestBudget } from './support.js';
+import { HOUR, MINUTE } from '../support/times.js';
+import { closed, followUp, OVER, TestBudget } from './support.js';
 
 const descriptionOf = (budget: TestBudget) => toMarkdown((at) => describeBudget(budget.status(), at), budget.nowMs);
 

@@ -7,10 +7,8 @@ import { budgetStatus } from '../../src/budget/status.js';
 import { defined } from '../../src/common/index.js';
 import type { BudgetStatus, SendOutcome, TakeReply } from '../../src/contract/index.js';
 import type { Ask, AskReply, BudgetSettings, EndReport, OutcomeReport } from '../../src/protocol/index.js';
+import { HOUR, MINUTE, SECOND } from '../support/times.js';
 
-export const SECOND = 1_000;
-export const MINUTE = 60 * SECOND;
-export const HOUR = 60 * MINUTE;
 /** When each test begins. */
 export const T0 = Date.UTC(2026, 0, 1);
 export const LEASE = 40 * SECOND;

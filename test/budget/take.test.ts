@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { iso } from '../../src/common/index.js';
-import { HELD, HOUR, MINUTE, names, T0, TestBudget } from './support.js';
+import { HOUR, MINUTE } from '../support/times.js';
+import { HELD, names, T0, TestBudget } from './support.js';
 
 describe('slots that are taken for other messages', () => {
   it('are in use for a window', () => {

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { afterReset, followUp, HOUR, jobAtEnd, LEASE, MINUTE, OVER, SETTLE, T0, TestBudget } from './support.js';
+import { HOUR, MINUTE } from '../support/times.js';
+import { afterReset, followUp, jobAtEnd, LEASE, OVER, SETTLE, T0, TestBudget } from './support.js';
 
 describe('the turn of a job', () => {
   it('is kept until the time that is reported with an end in doubt', () => {

@@ -1,7 +1,8 @@
 import type { Lane, SendOutcome } from '../../src/contract/index.js';
 import { type Ask, refusalOf } from '../../src/protocol/index.js';
 import { createRandom } from '../../src/simulator/random.js';
-import { MINUTE, nameOf, SECOND, TestBudget } from './support.js';
+import { MINUTE, SECOND } from '../support/times.js';
+import { nameOf, TestBudget } from './support.js';
 
 /** What the service answers to a message. */
 export interface Response {

@@ -1,19 +1,16 @@
 import { describe, expect, it } from 'vitest';
 import { iso } from '../../src/common/index.js';
 import { fingerprint } from '../../src/protocol/index.js';
+import { DAY, HOUR, MINUTE, SECOND } from '../support/times.js';
 import {
   archived,
-  DAY,
   done,
   granted,
-  HOUR,
-  MINUTE,
   notFound,
   notSent,
   rest,
   Scene,
   type Script,
-  SECOND,
   START_MS,
   useVirtualTime,
   waiting,

@@ -2,9 +2,9 @@ import { describe, expect, it } from 'vitest';
 import { iso } from '../../src/common/index.js';
 import type { Delivered } from '../../src/contract/index.js';
 import { fingerprint } from '../../src/protocol/index.js';
+import { DAY, SECOND } from '../support/times.js';
 import {
   archived,
-  DAY,
   done,
   full,
   granted,
@@ -17,7 +17,6 @@ import {
   rest,
   Scene,
   type Script,
-  SECOND,
   START_MS,
   useVirtualTime,
   waiting,

@@ -10,7 +10,8 @@ import {
   type WatchRequest,
 } from '../../src/follow-up/judge.js';
 import { fingerprint } from '../../src/protocol/index.js';
-import { asRead, DAY, done, failed, HOUR, notFound, rest, watchSettings, working } from './support.js';
+import { DAY, HOUR } from '../support/times.js';
+import { asRead, done, failed, notFound, rest, watchSettings, working } from './support.js';
 
 // `rest` is completed with a first pull request, `done` with a second one.
 const broken = { ...rest, status: 'failed' } satisfies AgentJob;

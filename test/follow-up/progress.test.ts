@@ -1,19 +1,16 @@
 import { describe, expect, it } from 'vitest';
 import { iso } from '../../src/common/index.js';
+import { DAY, HOUR, MINUTE, SECOND } from '../support/times.js';
 import {
-  DAY,
   done,
   failed,
   granted,
-  HOUR,
-  MINUTE,
   noReply,
   notSent,
   outcomeUnknown,
   OVER_MS,
   rest,
   Scene,
-  SECOND,
   START_MS,
   useVirtualTime,
   waiting,

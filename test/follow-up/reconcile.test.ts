@@ -1,18 +1,17 @@
 import { describe, expect, it } from 'vitest';
 import { iso } from '../../src/common/index.js';
 import type { WatchResult } from '../../src/follow-up/judge.js';
+import { MINUTE, SECOND } from '../support/times.js';
 import {
   done,
   earlierSend,
   granted,
   grantedAfterRead,
-  MINUTE,
   noReply,
   outcomeUnknown,
   OVER_MS,
   rest,
   Scene,
-  SECOND,
   START_MS,
   useVirtualTime,
   working,

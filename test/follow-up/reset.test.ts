@@ -1,20 +1,17 @@
 import { describe, expect, it } from 'vitest';
 import { iso } from '../../src/common/index.js';
+import { DAY, HOUR, MINUTE, SECOND } from '../support/times.js';
 import {
   archived,
-  DAY,
   done,
   earlierSend,
   full,
   granted,
-  HOUR,
-  MINUTE,
   noReply,
   notFound,
   outcomeUnknown,
   rest,
   Scene,
-  SECOND,
   START_MS,
   useVirtualTime,
   waiting,

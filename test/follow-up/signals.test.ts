@@ -1,18 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import {
-  full,
-  granted,
-  HOUR,
-  MINUTE,
-  noReply,
-  notSent,
-  Scene,
-  SECOND,
-  useVirtualTime,
-  waiting,
-  waitingToWatch,
-  working,
-} from './support.js';
+import { HOUR, MINUTE, SECOND } from '../support/times.js';
+import { full, granted, noReply, notSent, Scene, useVirtualTime, waiting, waitingToWatch, working } from './support.js';
 
 useVirtualTime();
 

@@ -23,12 +23,9 @@ import {
   type Trouble,
 } from '../../src/follow-up/port.js';
 import type { AskReply, EarlierSend, Full, Granted, Waiting } from '../../src/protocol/index.js';
+import { DAY, MINUTE, SECOND } from '../support/times.js';
 
 export const START_MS = Date.UTC(2026, 0, 5, 12);
-export const SECOND = 1_000;
-export const MINUTE = 60_000;
-export const HOUR = 3_600_000;
-export const DAY = 24 * HOUR;
 
 /** A job at rest before the send. */
 export const rest = { status: 'completed', prLink: 'https://git/1', archivedAt: null } satisfies AgentJob;

@@ -2,19 +2,16 @@ import { describe, expect, it } from 'vitest';
 import type { AgentJob } from '../../src/contract/index.js';
 import type { Read } from '../../src/follow-up/judge.js';
 import { fingerprint } from '../../src/protocol/index.js';
+import { DAY, HOUR, MINUTE, SECOND } from '../support/times.js';
 import {
-  DAY,
   done,
   failed,
   granted,
   grantedAfterRead,
-  HOUR,
-  MINUTE,
   notFound,
   outcomeUnknown,
   rest,
   Scene,
-  SECOND,
   useVirtualTime,
   working,
 } from './support.js';
@@ -97,7 +94,9 @@ describe('the link of a job at the end of the turn', () => {
   });
 
   it('has not changed if the turn before ended with it, although no read showed that', async () => {
-    const scene = new Scene({ asks: [grantedAfterRead({ ...rest, prLink: null }, { previousEnd: fingerprint(done) })] });
+    const scene = new Scene({
+      asks: [grantedAfterRead({ ...rest, prLink: null }, { previousEnd: fingerprint(done) })],
+    });
     expect(await scene.end()).toMatchObject({ prLink: done.prLink, prLinkChanged: false });
   });
 });
