@@ -39,6 +39,7 @@ export function createAskForSlot(dependencies: ActivityDependencies) {
     const isArchived = job?.status === 'archived';
     if (isArchived && !isInDoubt) return { kind: 'archived', job: knownFields(job) };
     const isUnready = job !== undefined && reasonAgainst(job, whenActive) !== undefined;
+    // In doubt, an archived job counts as one at work: neither takes a message.
     const jobIs = job && whenActive === 'wait' && ({ jobIs: isUnready ? 'at-work' : 'at-rest' } as const);
     const mayHaveSent = request.ask.mayHaveSent || isOfAnotherRun;
     const own = { workflowId, runId, leaseMs, drainMs, maxLimit };
@@ -53,8 +54,8 @@ export function createAskForSlot(dependencies: ActivityDependencies) {
     const slot = isArchived ? slotReplySchema.safeParse(reply).data : undefined;
     if (isArchived && slot) return { kind: 'archived', job: knownFields(job), reply: slot };
     const found = isUnready ? { unreadyJob: knownFields(job) } : job && { jobBefore: comparedFields(job) };
-    const refusal = read.kind === 'failed' ? read.message : undefined;
-    return { kind: 'asked', ...found, ...defined({ refusal }), reply, ...isPrivate };
+    const refusalMessage = read.kind === 'failed' ? read.message : undefined;
+    return { kind: 'asked', ...found, ...defined({ refusalMessage }), reply, ...isPrivate };
   };
 }
 

@@ -59,7 +59,7 @@ export function createBudgets(
     },
 
     /**
-     * Whether another run has delivered the message. Without a budget, `no`. Takes at most 8 s.
+     * Whether another run has delivered the message. Without a budget, `no`. Asks a silent budget again for 3 s.
      *
      * @throws Error if the budget does not reply
      */

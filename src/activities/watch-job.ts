@@ -16,7 +16,7 @@ import { toRead } from './job-read.js';
 
 /** Interval of heartbeats without news. A heartbeat costs more than a poll. */
 const BEAT_MS = 60_000;
-/** A watch sleeps in the process for a shorter wait than this, even above the limit. */
+/** A watch sleeps in the process for a shorter wait than this, even if more than `maxWatches` do. */
 const SHORT_SLEEP_MS = 1_000;
 
 /**

@@ -19,7 +19,7 @@ export interface PostRequest {
 }
 
 export type PostResult =
-  /** Certainly no byte of the request was written. `isVetoed`: by `mayStart`. */
+  /** Certainly no byte of the request was written. `isVetoed`: `mayStart` refused, or the deadline had passed. */
   | { kind: 'notStarted'; isVetoed: boolean; error: unknown }
   /** It started without a response: it may or may not have been delivered. */
   | { kind: 'noResponse'; error: unknown }

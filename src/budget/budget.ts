@@ -203,7 +203,7 @@ export class Budget {
     this.#signals.push(...workflowIds.map((workflowId) => ({ workflowId })));
   }
 
-  /** Applies what time alone changes. Runs before every event: no result depends on the time of the previous one. */
+  /** Applies what time alone changes. Runs before every event, so that no result depends on when the previous one came. */
   #expire(nowMs: number): void {
     expireSlots(this.state, nowMs);
     expireTurns(this.state, nowMs);

@@ -1,10 +1,10 @@
 import type { SendOutcome } from '../contract/index.js';
 import { mayHaveArrived } from '../protocol/index.js';
 import { leaveLine, waiterOf } from './line.js';
-import { list } from './sends.js';
+import { showSend } from './sends.js';
 import { freeSlots, useSlots } from './slots.js';
 import { type BudgetState, followUpKey, latestSendOf, put, type SendId } from './state.js';
-import { listTurn } from './turns.js';
+import { giveListedTurn } from './turns.js';
 
 // A budget that may not know all sends of its window, because it is new or was reset, counts them in Temporal's list
 // before it grants anything.
@@ -40,7 +40,7 @@ export function book(
     const usedFromMs = Math.min(nowMs, sentAtMs + leaseMs + state.settings.marginMs) + drainMs;
     if (!isWaiting) return bookListed(state, send, { atMs, usedFromMs, listedAtMs: sentAtMs });
     useSlots(state, usedFromMs);
-    list(state, { workflowId, sendNumber: 1, grantedAtMs: sentAtMs });
+    showSend(state, { workflowId, sendNumber: 1, grantedAtMs: sentAtMs });
     return [];
   });
   state.isCounting = false;
@@ -71,7 +71,7 @@ function bookListed(state: BudgetState, { workflowId, isRunning }: ListedSend, t
     bookSend(state, send, 'unknown', times);
   }
   leaveLine(state, workflowId);
-  listTurn(state, workflowId, isRunning, times.atMs);
+  giveListedTurn(state, workflowId, isRunning, times.atMs);
   return waiter ? [workflowId] : [];
 }
 
@@ -99,7 +99,12 @@ export function bookSend(
   }
   useSlots(state, usedFromMs);
   // Temporal's list does not show what the service answered.
-  list(state, { workflowId, sendNumber, grantedAtMs: listedAtMs, ...(runId && { outcomeAtMs: listedAtMs, outcome }) });
+  showSend(state, {
+    workflowId,
+    sendNumber,
+    grantedAtMs: listedAtMs,
+    ...(runId && { outcomeAtMs: listedAtMs, outcome }),
+  });
 }
 
 /** Books all free slots as used, for an operator who does not trust the list of follow-ups. */

@@ -3,7 +3,7 @@ import type { Ask, Full } from '../protocol/index.js';
 import { delayedUntilMs, isDelayed } from './refusals.js';
 import { type BudgetState, jobKey, jobLineOf, latestSendOf, type TurnedAway, type Waiter } from './state.js';
 import { isExpected } from './turned-away.js';
-import { hasOtherTurn } from './turns.js';
+import { isTurnTaken } from './turns.js';
 
 // The line is in the order in which the follow-ups started. Of one job and lane, one at a time may be granted a send.
 
@@ -26,7 +26,7 @@ const BATCH_EVERY = 10;
  * refuses does not block others from its job.
  */
 export function lineOf(state: BudgetState, nowMs: number): Waiter[] {
-  const free = state.waiters.filter((waiter) => !waiter.isJobAtWork && !hasOtherTurn(state, waiter));
+  const free = state.waiters.filter((waiter) => !waiter.isJobAtWork && !isTurnTaken(state, waiter));
   const firsts = new Map<string, Waiter>();
   for (const waiter of free) {
     const before = firsts.get(jobLineOf(waiter));
@@ -60,10 +60,10 @@ export function enterLine(
   const job = jobKey(workflowId);
   if (jobIs === 'at-rest') forgetWork(state, job);
   if (known) {
-    // A late copy of an ask must not make it one that watches, because nobody may receive the reply.
+    // A late copy of an ask must not turn it into a watcher, because nobody may receive the reply.
     return { waiter: Object.assign(known, current) };
   }
-  const hasToWait = hasOtherTurn(state, { workflowId, job });
+  const hasToWait = isTurnTaken(state, { workflowId, job });
   // Another follow-up reports the end of its turn, so nobody need watch for it.
   const isJobAtWork = jobIs === 'at-work' && !hasToWait;
   const full = reasonForNoPlace(state, capacity, { ...ask, job, isBusy: isJobAtWork || hasToWait }, nowMs);

@@ -16,7 +16,7 @@ export interface RecentSends {
 
 /** What a budget needs from its environment: a Temporal workflow or the simulation. No call rejects. */
 export interface BudgetPort {
-  /** The budget's first run, before any reset. */
+  /** This run, or the one that a reset replaced by it. */
   readonly originalRunId: string;
   readonly isContinued: boolean;
   nowMs(): number;
@@ -29,11 +29,11 @@ export interface BudgetPort {
   /** Lists follow-ups that may have sent. Repeats until there is a result. */
   listRecentSends(query: { sinceMs: number }): Promise<RecentSends>;
   /** Whether a reset started this run after the run `runId` counted. Replays return the original result. */
-  wasResetSince(runId: string): boolean;
+  wasResetAfter(runId: string): boolean;
   /** Whether the next run should begin: this one has many events, or belongs to an old version of the worker. */
-  isLong(): boolean;
+  isNextRunDue(): boolean;
   /** Whether the next run must begin, even while this one counts. */
-  isTooLong(): boolean;
+  mustNextRunBegin(): boolean;
   show(): void;
 }
 
@@ -98,7 +98,7 @@ export class BudgetLoop {
 
   #mayEnd(): boolean {
     const isIdle = this.#signalsUnderWay === 0 && !this.#isChanged;
-    return isIdle && (this.budget.state.isCounting ? this.port.isTooLong() : this.port.isLong());
+    return isIdle && (this.budget.state.isCounting ? this.port.mustNextRunBegin() : this.port.isNextRunDue());
   }
 
   async #signal(signal: FollowUpSignal): Promise<void> {
@@ -110,7 +110,7 @@ export class BudgetLoop {
 
   /** Counts again after a reset: the grants since the reset point are forgotten. */
   #noteReset(): void {
-    if (this.#isResetNoted || !this.port.wasResetSince(this.#countedIn)) return;
+    if (this.#isResetNoted || !this.port.wasResetAfter(this.#countedIn)) return;
     this.#isResetNoted = true;
     this.budget.state.isCounting = true;
     this.budget.state.rememberedSinceMs = this.port.nowMs();
@@ -137,12 +137,12 @@ export class BudgetLoop {
    */
   async #findForgottenSends(): Promise<{ sent: RecentSends; waiting: string[] } | undefined> {
     const { budget, port } = this;
-    const isTooLong = () => port.isTooLong();
+    const mustNextRunBegin = () => port.mustNextRunBegin();
     // Without a result, the run would continue until the server accepts no more asks and updates.
     const list = (query: Parameters<BudgetPort['listRecentSends']>[0]) =>
-      Promise.race([port.listRecentSends(query), port.condition(isTooLong).then(() => undefined)]);
+      Promise.race([port.listRecentSends(query), port.condition(mustNextRunBegin).then(() => undefined)]);
     for (;;) {
-      if (isTooLong()) return undefined;
+      if (mustNextRunBegin()) return undefined;
       const { windowMs, marginMs } = budget.state.settings;
       const sinceMs = port.nowMs() - windowMs - marginMs;
       const first = await list({ sinceMs });
@@ -154,7 +154,7 @@ export class BudgetLoop {
       // Temporal's list may not yet show the grants just before a reset.
       const isNew = !this.#isResetNoted && !port.isContinued;
       if (isEmpty && isNew && !isLonger()) return { sent: first, waiting: [] };
-      if (await port.condition(isTooLong, first.leaseMs)) return undefined;
+      if (await port.condition(mustNextRunBegin, first.leaseMs)) return undefined;
       const last = await list({ sinceMs });
       if (!last) return undefined;
       this.#noteReset();

@@ -31,8 +31,8 @@ const MIN_LAST_SENDS = 100;
 const MAX_LAST_SENDS = 1_000;
 
 /**
- * The reply to an ask for a send that was granted before; `undefined` if there is no such send. It also hands the turn,
- * a listed send or a signalled grant to the run that asks.
+ * The reply to an ask for a send that was granted before; `undefined` if there is no such send. The run that asks then has
+ * that grant, listed send or turn.
  */
 export function recall(state: BudgetState, ask: Ask): AskReply | undefined {
   const { workflowId, runId, sendNumber, messageTag, mayHaveSent } = ask;
@@ -109,7 +109,7 @@ export function noteGrant(
   const send = { runId, sendNumber, grantedAtMs, overAtMs, messageTag, isClaimed: false };
   const latest = { ...send, ...(refusals && { refusals }), ...(kind !== 'free' && { probe: kind }) };
   put(state.latestSends, followUpKey(workflowId), latest);
-  list(state, { workflowId, sendNumber, grantedAtMs });
+  showSend(state, { workflowId, sendNumber, grantedAtMs });
   return latest;
 }
 
@@ -136,7 +136,7 @@ export function recordNotSent(state: BudgetState, send: SendId, atMs: number): v
 }
 
 /** Adds a send to the list for people. */
-export function list(state: BudgetState, send: SendRecord): void {
+export function showSend(state: BudgetState, send: SendRecord): void {
   const maxShown = Math.min(MAX_LAST_SENDS, Math.max(MIN_LAST_SENDS, state.settings.limit));
   state.lastSends = [...state.lastSends, send].slice(-maxShown);
 }

@@ -107,7 +107,7 @@ export interface BudgetState {
   drainMs: number;
   /** Grants nothing until the sends that it may not know are booked. */
   isCounting: boolean;
-  /** An unknown follow-up that started later was never granted anything. */
+  /** The budget knows every grant since then. A follow-up that started later and is unknown has had none. */
   rememberedSinceMs: number;
   /** Totals for metrics: grants, and messages that the service answered with 429. */
   counts: { grants: number; limited: number };
@@ -116,7 +116,7 @@ export interface BudgetState {
   /** Those without a place for their job, so that they get the next ones in the order of their starts. */
   turnedAway: TurnedAway[];
   grants: Grant[];
-  /** Start of the window in which the slot of each ended send is in use, in epoch milliseconds. */
+  /** For each send that is over, from when its slot is in use for a window, in epoch milliseconds. */
   spent: number[];
   /** Likewise for the latest sends whose slots are free again, in order: in a longer window they are in use again. */
   freed: number[];
@@ -126,7 +126,7 @@ export interface BudgetState {
   latestSends: Record<string, LatestSend>;
   /** By {@link jobKey}, latest last. */
   turns: Record<string, Turn>;
-  /** Newest last. */
+  /** The project's sends, for people. Newest last. */
   lastSends: SendRecord[];
   operatorPause?: { sinceMs: number; untilMs?: number; note?: string };
   pace: Pace;

@@ -2,7 +2,7 @@ import { defined, iso } from '../common/index.js';
 import type { TakeReply } from '../contract/index.js';
 import { lineOf } from './line.js';
 import { isDelayed } from './refusals.js';
-import { list } from './sends.js';
+import { showSend } from './sends.js';
 import { freeSlots, slotAtMs, useSlots } from './slots.js';
 import { type BudgetState, followUpKey, latestSendOf, put } from './state.js';
 import { projectReason } from './waiting.js';
@@ -36,6 +36,6 @@ export function take(state: BudgetState, { key, count }: { key: string; count: n
   const sent = { runId: '', sendNumber: count, outcome: 'sent', messageTag: '', isClaimed: true } as const;
   const times = { grantedAtMs: nowMs, overAtMs: nowMs, outcomeAtMs: nowMs };
   put(state.latestSends, followUpKey(workflowId), { ...sent, ...times });
-  list(state, { workflowId, sendNumber: count, grantedAtMs: nowMs, outcomeAtMs: nowMs, outcome: 'taken' });
+  showSend(state, { workflowId, sendNumber: count, grantedAtMs: nowMs, outcomeAtMs: nowMs, outcome: 'taken' });
   return { taken: true, count, takenAt: iso(nowMs) };
 }

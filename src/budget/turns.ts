@@ -11,7 +11,7 @@ const LONGEST_KEPT_TURN_MS = 14_400_000;
 const CHECK_OWNERS_MS = 600_000;
 
 /** Whether another follow-up has the turn of its job. */
-export function hasOtherTurn({ turns }: BudgetState, { workflowId, job }: Pick<Waiter, 'workflowId' | 'job'>): boolean {
+export function isTurnTaken({ turns }: BudgetState, { workflowId, job }: Pick<Waiter, 'workflowId' | 'job'>): boolean {
   return (turns[job]?.owner ?? workflowId) !== workflowId;
 }
 
@@ -65,7 +65,7 @@ export function giveForgottenTurn(state: BudgetState, workflowId: string, sentAt
 }
 
 /** Gives the turn to a follow-up that Temporal lists, unless it has ended and another has the turn. */
-export function listTurn(state: BudgetState, workflowId: string, isRunning: boolean, sentByMs: number): void {
+export function giveListedTurn(state: BudgetState, workflowId: string, isRunning: boolean, sentByMs: number): void {
   const key = followUpKey(workflowId);
   const turn: Turn = { latest: key, ...state.turns[jobKey(workflowId)] };
   // The list does not show which of two follow-ups sent to a job last, because either may have been reset.
@@ -113,7 +113,7 @@ export function blockingOwners(state: BudgetState): string[] {
   const { waiters, turns } = state;
   const owners = waiters.flatMap((waiter) => {
     const { owner, untilMs } = turns[waiter.job] ?? {};
-    return owner !== undefined && untilMs === undefined && hasOtherTurn(state, waiter) ? [owner] : [];
+    return owner !== undefined && untilMs === undefined && isTurnTaken(state, waiter) ? [owner] : [];
   });
   return [...new Set(owners)];
 }

@@ -64,7 +64,7 @@ export const FailureType = {
   MessageRejected: 'MessageRejected',
   /** The delivery is unknown. The message is not sent again. */
   DeliveryUnknown: 'DeliveryUnknown',
-  /** `budgetWaitTimeout` passed before the message could be sent. */
+  /** `budgetWaitTimeout` passed before the message could be sent, or the history of the workflow was full. */
   BudgetWaitTimeout: 'BudgetWaitTimeout',
   /** `jobTimeout` passed after the send; the details have the job as last read. */
   JobTimeout: 'JobTimeout',

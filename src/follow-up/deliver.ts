@@ -15,10 +15,12 @@ export interface Delivery extends Pick<WatchRequest, 'baseline' | 'arrivedByMs' 
   sentAtMs: number;
   /** Whether the service's response to the message showed the job at work. */
   observedActive: boolean;
+  /** Whether this may be the second send of the message whose outcome is unknown, because an earlier run made it. */
+  mayBeResent: boolean;
 }
 
 /** What became of the message after one wait for a slot. */
-interface Attempt {
+interface DeliverResult {
   result: SendResult;
   /** Missing if the message was certainly not delivered. */
   delivery?: Delivery;
@@ -26,7 +28,7 @@ interface Attempt {
 
 /** Longest wait after a refused read prevented a send: the budget knows how long to wait further, and can resume. */
 const LONGEST_REFUSED_MS = 60_000;
-/** Two 404s to a message that are further apart do not add up. It waits {@link NOT_FOUND_MS}, and then for a slot. */
+/** Two 404s that are further apart count as separate. After the first, a message waits {@link NOT_FOUND_MS}, and then for a slot. */
 const LONGEST_MISSING_MS = 300_000;
 
 /**
@@ -38,7 +40,7 @@ export async function deliver(
   context: StepContext,
   waitEnd: SlotWaitEnd,
   undelivered: UndeliveredSends,
-): Promise<Attempt | 'foreign'> {
+): Promise<DeliverResult | 'foreign'> {
   const { port, doubt, waits } = context;
   const { reply } = waitEnd;
   const isGranted = reply.kind === 'granted';
@@ -176,6 +178,7 @@ function deliveryOf(
     },
     arrivedByMs: isSent ? outcomeAtMs : reply.overAtMs,
     runId: reply.runId,
+    mayBeResent: !isGranted && reply.sendNumber > 1,
     observedActive: isSent && job !== undefined && isAtWork(job) && isTerminalStatus(jobBefore.status),
   };
 }

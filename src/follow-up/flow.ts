@@ -19,16 +19,26 @@ import { watchTurn } from './watch-turn.js';
 
 /** Shortest time for which a reset run asks about its predecessor's send. */
 const SHORTEST_ASK_MS = 60_000;
-/** After this many consecutive uses of `pollNow`, a watch for an end continues long enough to see one. */
+/** Further uses of `pollNow` in a row are ignored, so that the watch lasts long enough to confirm an end. */
 const POLLS_IN_A_ROW = 5;
+/** With the default `poll`, a watch makes its first four reads in this time. Two that are ten seconds apart confirm an end. */
 const LONGEST_CONFIRMATION_MS = 40_000;
 
-/** Runs one follow-up: waits for the job and a slot, sends, and watches the job until the message's turn ends. */
+/**
+ * Runs one follow-up: waits for the job and a slot, sends, and watches the job until the message's turn ends.
+ *
+ * A grant and a watch belong to one run. After a reset, the new run repeats what its predecessor did last. The activity
+ * then sees that the grant or the watch is not its own and does nothing: its result is `foreign`. The run asks the budget,
+ * which replies with the earlier send and its verdict on it.
+ */
 export class FollowUp {
   readonly #context: StepContext;
   readonly #slotWait: SlotWait;
   readonly #reconciliation: Reconciliation;
-  /** Once the message may have been delivered, the time until which the job may show the previous turn. */
+  /**
+   * Until when the job may show the previous turn, once the message may have been delivered. If this run fails, the
+   * budget keeps the job's turn until then.
+   */
   #turnUntilMs: number | undefined;
   /** Bounds how often `pollNow` restarts the watch for an end: each use adds the time that a watch needs to confirm one. */
   #watchedUntilMs = 0;
@@ -55,8 +65,8 @@ export class FollowUp {
   }
 
   /**
-   * Reads the job or asks the budget now. This restarts a watch, which then forgets when it first saw an end, so only
-   * some are accepted.
+   * Reads the job or asks the budget now. This restarts a watch, which then forgets what it has seen, so only some are
+   * accepted.
    */
   pollNow(): void {
     const { display, waits } = this.#context;
@@ -67,7 +77,7 @@ export class FollowUp {
     const untilMs = Math.max(this.#watchedUntilMs, nowMs) + neededMs;
     if (untilMs > nowMs + POLLS_IN_A_ROW * neededMs) return;
     this.#watchedUntilMs = untilMs;
-    // If the task in which the watch ended is undone, the watch must end again instead of being stopped.
+    // The watch may have ended in this very task. If the task is undone, the watch must end again instead of being stopped.
     void this.port.nextTask().then(() => waits.interrupt());
   }
 
@@ -144,8 +154,8 @@ export class FollowUp {
   }
 
   /**
-   * A run whose predecessor had the turn asks the budget whether it still has it. Another run sent the message, so the
-   * wait may last as long as the job, not only `budgetWaitTimeout`.
+   * A run whose predecessor had the job's turn asks the budget whether that turn is still its own. The message is sent,
+   * so the wait may last as long as the job, not only `budgetWaitTimeout`.
    */
   #allowTimeToAsk({ sentAtMs }: Delivery): void {
     const untilMs = Math.max(sentAtMs + this.settings.jobTimeoutMs, this.port.nowMs() + SHORTEST_ASK_MS);
@@ -153,8 +163,8 @@ export class FollowUp {
   }
 
   /**
-   * Before a follow-up says "no" without a reply from its budget, it asks for one: an earlier run may have sent the
-   * message, if the key was used before.
+   * Before a follow-up whose budget has not replied yet reports `delivered: "no"`, it asks the budget: an earlier run may
+   * have sent the message, if the key was used before.
    */
   async #checked(error: Failed): Promise<Failed> {
     if (error.delivered !== 'no' || this.#slotWait.hasReply) return error;

@@ -48,7 +48,7 @@ export class SlotWait {
     const isOutdated = this.#signalledReply?.kind === 'granted' || this.#isTurnedAway;
     if (isOutdated && reply.kind === 'waiting') return;
     this.#signalledReply = reply;
-    // An ask that the server repeats, or a watch for rest, can take long. After a send, a late grant must not stop the watch.
+    // An ask that the server repeats, or a watch for rest, can take a long time. After a send, a late grant must not stop the watch.
     const { waits, display } = this.context;
     const { state } = display;
     if (reply.kind === 'granted' && state !== 'polling' && state !== 'reconciling') waits.interrupt();
@@ -59,7 +59,7 @@ export class SlotWait {
     this.#isWoken = true;
   }
 
-  /** The next slot is for another send, because the last one did not deliver the message, or may not have. */
+  /** The next slot is for another send, because the last one did not, or may not have, delivered the message. */
   beginNextSend(): void {
     this.#sendNumber += 1;
   }
@@ -146,9 +146,9 @@ export class SlotWait {
         display.noteError(asked.message);
         return 'service';
       case 'asked': {
-        const { jobBefore, unreadyJob, refusal, reply: first } = asked;
+        const { jobBefore, unreadyJob, refusalMessage, reply: first } = asked;
         this.#hasReply = true;
-        display.noteError(refusal);
+        display.noteError(refusalMessage);
         if (unreadyJob) display.noteJob(unreadyJob);
         const reply = await this.#awaitGrant(first);
         if (typeof reply === 'string') return reply;
@@ -171,6 +171,7 @@ export class SlotWait {
       }
       if (reply.sendNumber !== this.#sendNumber) return 'ask-again';
       this.#noteReply(reply);
+      this.#isTurnedAway = reply.kind === 'full';
       // The end of a cancelled follow-up returns the slot.
       if (reply.kind === 'granted') return waits.isCancelled ? 'ask-again' : reply;
       if (reply.kind === 'waiting' && reply.isToWatch) return 'job-busy';
@@ -179,7 +180,7 @@ export class SlotWait {
       // The run before a reset may have reported its end, and its place in line is then lost.
       const { runId } = reply;
       const isOver = () =>
-        this.#signalledReply !== undefined || waits.isCancelled || this.#isWoken || port.wasResetSince(runId);
+        this.#signalledReply !== undefined || waits.isCancelled || this.#isWoken || port.wasResetAfter(runId);
       await port.condition(isOver, Math.max(1, waitMs));
       const signalled = this.#takeSignalledReply();
       if (!signalled || waits.isCancelled) return 'ask-again';
@@ -194,12 +195,11 @@ export class SlotWait {
 
   #askAgainMs(reply: Waiting | Full): number {
     const { port, waits } = this.context;
-    this.#isTurnedAway = reply.kind === 'full';
     if (reply.kind === 'full') return waits.stretchedMs(FULL_RETRY_MS) * (1 + port.random());
     const nowMs = port.nowMs();
     const { expectedAtMs = reply.reason === 'counting' ? nowMs : Infinity } = reply;
-    const overdueMs = expectedAtMs + ASK_SOON_MS - nowMs;
-    return Math.max(waits.stretchedMs(ASK_SOON_MS), Math.min(waits.stretchedMs(ASK_AGAIN_MS), overdueMs));
+    const untilOverdueMs = expectedAtMs + ASK_SOON_MS - nowMs;
+    return Math.max(waits.stretchedMs(ASK_SOON_MS), Math.min(waits.stretchedMs(ASK_AGAIN_MS), untilOverdueMs));
   }
 
   /** Waits until the job is found and at rest. Returns whether the first poll shows that, or the wait ends too early. */

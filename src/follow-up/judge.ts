@@ -171,7 +171,10 @@ function judgeJob(request: WatchRequest, observation: Observation, job: AgentJob
   }
 }
 
-/** If the job was at work before the send, its state may belong to that turn, so only time counts. */
+/**
+ * Whether the job is known to have been at rest before the send. Otherwise its state may belong to an earlier turn, so only
+ * time counts.
+ */
 function wasAtRest({ job }: Baseline): boolean {
   return isTerminalStatus(job.status);
 }
@@ -200,7 +203,7 @@ function judgeEnd(request: WatchRequest, observation: Observation, job: AgentJob
     return undefined;
   }
   observation.endSeenAtMs ??= nowMs;
-  // What looks like the end of the previous turn may be that end, from a replica that lags or between two turns.
+  // What looks like the end of the previous turn may be that end: a replica may lag, or this turn has not begun yet.
   const { atWorkAtMs = 0, endSeenAtMs } = observation;
   const sinceMs = !wasAtRest(baseline) ? endSeenAtMs : isNew ? arrivedByMs : atWorkAtMs;
   const isConfirmed = nowMs - Math.max(arrivedByMs, sinceMs) >= Math.min(STALE_MS, settleTimeMs);

@@ -42,7 +42,7 @@ export interface FollowUpPort {
    */
   askForSlot(request: SlotRequest, untilMs: number, onTrouble: (trouble: Trouble) => void): Stoppable<SlotResult>;
   /** Whether a reset started this run after the run `runId` got its reply. Replays return the original result. */
-  wasResetSince(runId: string): boolean;
+  wasResetAfter(runId: string): boolean;
   /** Asks the budget whether another run has delivered the message. `undefined`: it does not reply. */
   wasDelivered(messageTag: string): Promise<Delivered | undefined>;
   /** Whether the history of the workflow is so long or large that the server will soon end it. */
@@ -90,7 +90,8 @@ const slotResultSchema = z.discriminatedUnion('kind', [
     jobBefore: agentJobSchema.exactOptional(),
     /** The job if it takes no message now. */
     unreadyJob: agentJobSchema.exactOptional(),
-    refusal: z.string().exactOptional(),
+    /** Why the service refused the read. */
+    refusalMessage: z.string().exactOptional(),
     reply: askReplySchema,
     /** Whether links to pull requests are kept out of search attributes. */
     linksArePrivate: z.literal(true).exactOptional(),

@@ -10,7 +10,7 @@ import { watchUntil } from './watch-until.js';
 export class Reconciliation {
   /** Whether an operator may decide, once, whether the message was delivered. */
   #isDecisionDue = false;
-  /** Whether the message was sent again without knowing whether it had arrived: at most once. */
+  /** Whether this run sent the message again without knowing whether it had arrived. */
   #isResent = false;
 
   constructor(private readonly context: StepContext) {}
@@ -62,7 +62,9 @@ export class Reconciliation {
     const { onUnknownDelivery, budgetWaitTimeoutMs } = settings;
     if (decision === 'sent' || (!decision && onUnknownDelivery === 'assumeSent'))
       return { ...possible, kind: 'assumed' };
-    if (decision === 'notSent' || (onUnknownDelivery === 'resend' && !this.#isResent)) {
+    // At most once, whichever run does it.
+    const mayResend = onUnknownDelivery === 'resend' && !this.#isResent && !possible.mayBeResent;
+    if (decision === 'notSent' || mayResend) {
       display.facts.earlierSendUnknown = true;
       this.#isResent ||= !decision;
       // The wait for the first send may have used up the time.

@@ -11,13 +11,13 @@ import { watchUntil } from './watch-until.js';
  *
  * @throws Failed
  */
-export async function watchTurn(context: StepContext, delivered: Delivery): Promise<FollowUpResult | 'foreign'> {
+export async function watchTurn(context: StepContext, delivery: Delivery): Promise<FollowUpResult | 'foreign'> {
   const { settings, port, display, waits } = context;
   const { projectId, jobId, jobTimeoutMs } = settings;
-  const { kind: delivery, sentAtMs, observedActive, baseline, arrivedByMs, runId } = delivered;
+  const { kind, sentAtMs, observedActive, baseline, arrivedByMs, runId } = delivery;
   const deadlineMs = sentAtMs + jobTimeoutMs;
   const sentAt = iso(sentAtMs);
-  Object.assign(display.facts, { delivery, sentAt, waitsUntil: iso(deadlineMs) });
+  Object.assign(display.facts, { delivery: kind, sentAt, waitsUntil: iso(deadlineMs) });
   const goal = { until: 'end', baseline, arrivedByMs, runId, deadlineMs } as const;
   const end = await watchUntil(context, { ...goal, standing: { state: 'polling' }, observedActive });
   if (end?.kind === 'ended') {
@@ -25,13 +25,13 @@ export async function watchTurn(context: StepContext, delivered: Delivery): Prom
     display.noteJob(job, true);
     return {
       ...{ projectId, jobId, status: job.status, prLink: job.prLink ?? null, prLinkChanged: isLinkNew(job, baseline) },
-      ...{ delivery, observedActive: observation.observedActive },
+      ...{ delivery: kind, observedActive: observation.observedActive },
       ...{ sentAt, finishedAt: iso(port.nowMs()), polls: display.facts.polls, job },
     };
   }
   if (end?.kind === 'foreign') return 'foreign';
-  const isDelivered = delivery === 'assumed' ? 'unknown' : 'yes';
-  if (end?.kind === 'notFound') throw jobNotFound(end.message, isDelivered);
-  if (waits.isCancelled) throw new Failed(FailureType.Cancelled, 'Cancelled after the send', isDelivered);
-  throw new Failed(FailureType.JobTimeout, 'The job did not end in time', isDelivered);
+  const delivered = kind === 'assumed' ? 'unknown' : 'yes';
+  if (end?.kind === 'notFound') throw jobNotFound(end.message, delivered);
+  if (waits.isCancelled) throw new Failed(FailureType.Cancelled, 'Cancelled after the send', delivered);
+  throw new Failed(FailureType.JobTimeout, 'The job did not end in time', delivered);
 }

@@ -13,7 +13,7 @@ interface Watch extends Pick<WatchRequest, 'until' | 'baseline' | 'arrivedByMs' 
   observedActive?: boolean;
 }
 
-/** Watches the job until an end. Returns `undefined` after a cancel or when `isOver()`. */
+/** Watches the job until its goal, the deadline or a lasting 404. Returns `undefined` after a cancel or when `isOver()`. */
 export async function watchUntil(
   { settings, port, display, waits }: StepContext,
   { standing, isOver = () => false, observedActive = false, ...goal }: Watch,
@@ -50,6 +50,6 @@ export async function watchUntil(
 /** A follow-up that may have sent never shows `blocked`, because a new budget finds it by its state. */
 function inTrouble(trouble: string, standing: FollowUpStanding): FollowUpStanding {
   const waitReason = toReason(trouble) ?? 'service';
-  const mayHaveSent = standing.state === 'polling' || standing.state === 'reconciling';
-  return mayHaveSent ? { ...standing, waitReason } : { state: 'blocked', waitReason };
+  const isAfterSend = standing.state === 'polling' || standing.state === 'reconciling';
+  return isAfterSend ? { ...standing, waitReason } : { state: 'blocked', waitReason };
 }

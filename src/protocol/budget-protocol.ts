@@ -127,9 +127,9 @@ export type Full = z.infer<typeof fullSchema>;
 
 /** What the budget knows of a follow-up's earlier send. */
 export const verdicts = [
-  /** It may have arrived, and no other message has had the job's turn since: the job's state is evidence. */
+  /** It may have arrived, and the job's turn is still this message's: the run may watch it. */
   'current',
-  /** It may have arrived, but the job's state proves nothing: another message may have had the turn, or been sent. */
+  /** It may have arrived, but another message may have had the job's turn since, or have been sent with this key. */
   'superseded',
   /** It did not arrive, and the budget remembers every send that might have. */
   'undelivered',
@@ -144,7 +144,7 @@ const earlierSendSchema = z.object({
   /** The run that asks, and the number of the earlier send. */
   ...send,
   verdict: z.enum(verdicts),
-  /** `null` while the send may be in progress, until `overAtMs`. */
+  /** `null` if none was reported: the send may be in progress until `overAtMs`. */
   outcome: z.enum(sendOutcomes).nullable(),
   outcomeAtMs: instantMsSchema,
   grantedAtMs: instantMsSchema,
@@ -203,7 +203,7 @@ export const askUpdate = defineUpdate<AskReply, [Ask]>('ask');
 export type Asker = Pick<Ask, 'workflowId' | 'runId' | 'messageTag'>;
 export const wasDeliveredQuery = defineQuery<Delivered, [Asker]>('wasDelivered');
 
-/** What a failure of a follow-up says of its earlier runs, after a message. */
+/** What follows the message of a failure, if an earlier run may have delivered the follow-up's message. */
 export function describeEarlier(delivered: Delivered): string {
   if (delivered === 'no') return '';
   return `; an earlier run of the follow-up ${delivered === 'yes' ? 'has' : 'may have'} delivered it`;

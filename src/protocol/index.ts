@@ -3,5 +3,6 @@ export * from './batch-items.js';
 export * from './batch-protocol.js';
 export * from './budget-protocol.js';
 export * from './budget-start.js';
-export * from './signs.js';
+export * from './refusal-texts.js';
+export * from './response-meanings.js';
 export * from './webhook-protocol.js';

@@ -34,7 +34,7 @@ import { createDisplay } from './follow-up-display.js';
 import { isFirstRun } from './this-run.js';
 
 /** Reading the job takes at most 7 s, and a call to the budget 5 s. As a local activity, both cost one event. */
-const quick = proxyLocalActivities<Activities>({ startToCloseTimeout: '15s', retry: { maximumAttempts: 1 } });
+const once = proxyLocalActivities<Activities>({ startToCloseTimeout: '15s', retry: { maximumAttempts: 1 } });
 
 /** Repeats until the budget has received the report, or does not run: a budget that misses an end keeps the job's turn. */
 const { reportToBudget } = proxyLocalActivities<Activities>({
@@ -62,9 +62,9 @@ const MAX_EVENTS = 40_000;
 
 export function createPort({ projectId, poll }: FollowUpSettings): FollowUpPort {
   const { workflowId, runId, attempt, startTime, runTimeoutMs = 0 } = workflowInfo();
-  const startedAtMs = startTime.getTime();
+  const runStartedAtMs = startTime.getTime();
   // With a retry policy, each run starts after the previous one has timed out.
-  const firstStartedAtMs = startedAtMs - (attempt - 1) * (runTimeoutMs + LONGEST_RETRY_MS);
+  const firstStartedAtMs = runStartedAtMs - (attempt - 1) * (runTimeoutMs + LONGEST_RETRY_MS);
   /** Links are private until a worker says otherwise. */
   let arePrivate = true;
   const show = createDisplay(workflowId, () => arePrivate);
@@ -90,14 +90,14 @@ export function createPort({ projectId, poll }: FollowUpSettings): FollowUpPort 
       return { ...asking, result };
     },
     // The marker makes replays return the original result. It names the run, because a later reset keeps the marker.
-    wasResetSince: (repliedRunId) => repliedRunId !== runId && patched(`asks-after-${repliedRunId}`),
+    wasResetAfter: (thatRunId) => thatRunId !== runId && patched(`asks-after-${thatRunId}`),
     isHistoryFull: () => workflowInfo().historySize > MAX_BYTES || workflowInfo().historyLength > MAX_EVENTS,
     wasDelivered: (messageTag) => wasDelivered(projectId, messageTag),
     readJob,
     sendMessage: async (request) => {
       const sent = await sendMessage(request);
       if (sent.outcome === 'sent') {
-        recordSend(Date.now() - startedAtMs);
+        recordSend(Date.now() - runStartedAtMs);
         arePrivate = sent.linksArePrivate === true;
       }
       return sent;
@@ -111,7 +111,7 @@ export function createPort({ projectId, poll }: FollowUpSettings): FollowUpPort 
 /** Whether another run has delivered the message; `undefined` if the budget does not reply. */
 export function wasDelivered(projectId: string, messageTag: string): Promise<Delivered | undefined> {
   const options = { summary: 'ask about earlier sends' };
-  return quick.wasDelivered.executeWithOptions(options, [{ projectId, messageTag }]).catch(() => undefined);
+  return once.wasDelivered.executeWithOptions(options, [{ projectId, messageTag }]).catch(() => undefined);
 }
 
 /**
@@ -128,19 +128,19 @@ function askForSlot(
   const { jobId } = request;
   const ask = async () => {
     try {
-      return await quick.askForSlot.executeWithOptions({ summary: `ask for a slot for ${jobId}` }, [request]);
+      return await once.askForSlot.executeWithOptions({ summary: `ask for a slot for ${jobId}` }, [request]);
     } catch (error) {
       if (scope.consideredCancelled || isCancellation(error)) throw error;
       onTrouble(troubleOf(error));
     }
-    const patient = proxyActivities<Activities>({
+    const retried = proxyActivities<Activities>({
       startToCloseTimeout: '20s',
       scheduleToCloseTimeout: Math.max(1, untilMs - Date.now()),
       retry: { initialInterval: '2s', maximumInterval: '5m' },
       cancellationType: ActivityCancellationType.TRY_CANCEL,
     });
     const summary = `ask again for a slot for ${jobId}`;
-    return scope.run(() => patient.askForSlot.executeWithOptions({ summary }, [request]));
+    return scope.run(() => retried.askForSlot.executeWithOptions({ summary }, [request]));
   };
   return { result: ask().then(readSlotResult, () => undefined), stop: () => scope.cancel() };
 }
@@ -154,7 +154,7 @@ function troubleOf(error: unknown): Trouble {
 
 async function readJob(request: ReadRequest): Promise<ReadResult> {
   try {
-    return await quick.readJob.executeWithOptions({ summary: `read ${request.jobId} before the send` }, [request]);
+    return await once.readJob.executeWithOptions({ summary: `read ${request.jobId} before the send` }, [request]);
   } catch {
     return { kind: 'failed', message: 'the job was not read in time' };
   }

@@ -42,11 +42,9 @@ import { readIds, readInput } from './read-input.js';
  */
 export async function followUp(input: unknown): Promise<FollowUpResult> {
   const { targets, issues } = await findTargets(targetsOf(input));
+  let result: FollowUpResult;
   try {
-    const result = await seeThrough(await readInput(input, issues));
-    const { status, prLink, delivery } = result;
-    await reportEnd({ status, prLink }, delivery === 'assumed' ? 'unknown' : 'yes', input, targets);
-    return result;
+    result = await runFlow(await readInput(input, issues));
   } catch (error) {
     // Any other error fails the workflow task, which is retried.
     if (!(error instanceof TemporalFailure)) throw error;
@@ -54,9 +52,12 @@ export async function followUp(input: unknown): Promise<FollowUpResult> {
     await reportEnd(outcome, outcome.error?.delivered ?? 'unknown', input, targets);
     throw error;
   }
+  const { status, prLink, delivery } = result;
+  await reportEnd({ status, prLink }, delivery === 'assumed' ? 'unknown' : 'yes', input, targets);
+  return result;
 }
 
-async function seeThrough(settings: FollowUpSettings): Promise<FollowUpResult> {
+async function runFlow(settings: FollowUpSettings): Promise<FollowUpResult> {
   const flow = new FollowUp(settings, createPort(settings));
   let cancellation: CancelledFailure | undefined;
   // A cancel is recorded instead of thrown, so that a send in progress can finish and the budget learns of it.

@@ -115,13 +115,13 @@ function createPort(projectId: string, budget: Budget, isAskedToCancel: () => bo
       return true;
     },
     allAnswered: () => condition(allHandlersFinished),
-    signal: send,
+    signal: signalFollowUp,
     listRecentSends: (query) =>
       listRecentSends.executeWithOptions({ summary: 'list earlier sends' }, [{ projectId, ...query }]),
     // The marker makes replays return the original result. It names the run, because a later reset keeps the marker.
-    wasResetSince: (runId) => workflowInfo().runId !== runId && patched(`counts-after-${runId}`),
-    isLong: isNextRunDue,
-    isTooLong: () => workflowInfo().continueAsNewSuggested,
+    wasResetAfter: (runId) => workflowInfo().runId !== runId && patched(`counts-after-${runId}`),
+    isNextRunDue,
+    mustNextRunBegin: () => workflowInfo().continueAsNewSuggested,
     show: () => {
       const nowMs = Date.now();
       const status = budgetStatus(projectId, budget.state, nowMs, { maxSends: SHOWN_SENDS });
@@ -136,7 +136,7 @@ function cancelRefusal(projectId: string): string {
   return `**Cancel refused**: follow-ups depend on this budget. To stop sending: \`follow-up budget pause ${projectId}\``;
 }
 
-async function send({ workflowId, reply }: FollowUpSignal): Promise<boolean> {
+async function signalFollowUp({ workflowId, reply }: FollowUpSignal): Promise<boolean> {
   const followUp = getExternalWorkflowHandle(workflowId);
   try {
     if (reply) await followUp.signal(replySignal, reply);

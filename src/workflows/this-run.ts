@@ -5,7 +5,7 @@ import { makeContinueAsNewFunc, type Workflow, workflowInfo } from '@temporalio/
  * over a workflow replays the whole run before it replies. At 4,300 events and 160 waiters, a budget takes 5 to 7 s for
  * that on two busy cores (`npm run chaos -- --only restart`).
  */
-const MAX_EVENTS_A_RUN = 1_000;
+const MAX_EVENTS_PER_RUN = 1_000;
 
 /**
  * Whether a run should continue as new, because it is long or because new runs belong on another worker version. For
@@ -13,7 +13,7 @@ const MAX_EVENTS_A_RUN = 1_000;
  */
 export function isNextRunDue(): boolean {
   const { continueAsNewSuggested, historyLength, targetWorkerDeploymentVersionChanged } = workflowInfo();
-  return continueAsNewSuggested || targetWorkerDeploymentVersionChanged || historyLength >= MAX_EVENTS_A_RUN;
+  return continueAsNewSuggested || targetWorkerDeploymentVersionChanged || historyLength >= MAX_EVENTS_PER_RUN;
 }
 
 /**
@@ -29,7 +29,7 @@ export function isContinued(): boolean {
   return workflowInfo().continuedFromExecutionRunId !== undefined;
 }
 
-/** Whether no run before this one, of the same start, was reset or retried. */
+/** Whether this run is neither a reset nor a retry of another. */
 export function isFirstRun(): boolean {
   const { runId, originalExecutionRunId, attempt } = workflowInfo();
   return runId === originalExecutionRunId && attempt === 1;

@@ -162,7 +162,7 @@ describe('askForSlot', () => {
   ])('asks for a place in line without a baseline if the read is refused as %s', async (reason, refusal) => {
     const refused = failed(reason, { retryAfterMs: 9_000 });
     const { result, budgets } = askIn({ job: () => refused, replies: [waiting()()] });
-    expect(await result).toEqual({ kind: 'asked', refusal: refused.message, reply: waiting()() });
+    expect(await result).toEqual({ kind: 'asked', refusalMessage: refused.message, reply: waiting()() });
     expect(budgets.ask.mock.calls[0]?.[1]).toMatchObject({ refusal, retryAfterMs: 9_000 });
   });
 

@@ -26,10 +26,10 @@ class FakePort implements BudgetPort {
   #conditions: { isOver: () => boolean; untilMs: number; resolve: (isOver: boolean) => void }[] = [];
 
   nowMs = () => this.time;
-  isLong = () => this.isLongRun;
-  isTooLong = () => this.isTooLongRun;
+  isNextRunDue = () => this.isLongRun;
+  mustNextRunBegin = () => this.isTooLongRun;
   show = () => undefined;
-  wasResetSince = (runId: string) => this.runs.at(-1) !== runId;
+  wasResetAfter = (runId: string) => this.runs.at(-1) !== runId;
 
   async allAnswered(): Promise<void> {
     await this.condition(() => !this.isAnswering);

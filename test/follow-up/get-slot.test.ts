@@ -65,7 +65,7 @@ describe('a follow-up that asks for a slot', () => {
 
   it('shows why the service refused the read of its job', async () => {
     const scene = new Scene({
-      asks: [(request) => ({ kind: 'asked', refusal: 'HTTP 401', reply: granted()(request) })],
+      asks: [(request) => ({ kind: 'asked', refusalMessage: 'HTTP 401', reply: granted()(request) })],
     });
     await scene.advance();
     expect(scene.flow.progress().lastError).toMatchObject({ message: 'HTTP 401' });
@@ -73,7 +73,7 @@ describe('a follow-up that asks for a slot', () => {
 
   it('lets the send read the job after a refused read', async () => {
     const scene = new Scene({
-      asks: [(request) => ({ kind: 'asked', refusal: 'HTTP 401', reply: granted()(request) })],
+      asks: [(request) => ({ kind: 'asked', refusalMessage: 'HTTP 401', reply: granted()(request) })],
     });
     await scene.advance();
     expect(scene.sent).toHaveLength(1);

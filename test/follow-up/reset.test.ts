@@ -38,6 +38,24 @@ describe('a run after a reset', () => {
   });
 });
 
+describe('a run after a reset with onUnknownDelivery "resend"', () => {
+  const resend = { onUnknownDelivery: 'resend' } as const;
+
+  it('sends again if the run before has sent once', async () => {
+    const asks = [earlierSend({ sendNumber: 1, outcome: 'unknown' }), granted()];
+    const scene = new Scene({ asks, job: () => rest, mayHaveSent: true }, resend);
+    expect(await scene.end()).toMatchObject({ delivery: 'sent' });
+    expect(scene.sent).toHaveLength(1);
+  });
+
+  it('does not send again if the run before may have sent twice', async () => {
+    const asks = [earlierSend({ sendNumber: 2, outcome: 'unknown' }), granted()];
+    const scene = new Scene({ asks, job: () => rest, mayHaveSent: true }, resend);
+    expect(await scene.end()).toMatchObject({ type: 'DeliveryUnknown', delivered: 'unknown' });
+    expect(scene.sent).toHaveLength(0);
+  });
+});
+
 describe('a failed run after a reset', () => {
   it('leaves the delivery unknown if its job is archived', async () => {
     const scene = new Scene({ asks: [archived], mayHaveSent: true });

@@ -266,7 +266,7 @@ export class Scene implements FollowUpPort {
     return this.script.isHistoryFull ?? false;
   }
 
-  wasResetSince(runId: string): boolean {
+  wasResetAfter(runId: string): boolean {
     return runId !== this.runId;
   }
 

@@ -90,9 +90,9 @@ test.each([
   ['src/cli/doctor.ts', '../contract/choices.js'],
   ['src/budget/budget.ts', '../contract/budget-status.js'],
   ['src/contract/ids.ts', '../protocol/index.js'],
-  ['src/protocol/signs.ts', '../budget/state.js'],
+  ['src/protocol/response-meanings.ts', '../budget/state.js'],
   ['src/common/text.ts', '../contract/index.js'],
-  ['src/client/calls.ts', '../protocol/signs.js'],
+  ['src/client/calls.ts', '../protocol/response-meanings.js'],
   ['test/budget/asks.test.ts', '../../src/common/text.js'],
 ])('%s must not import %s', async (file, path) => {
   expect(await rulesBrokenBy(importing(path), file)).toContain(imports);

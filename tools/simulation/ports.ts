@@ -54,7 +54,7 @@ export function followUp(settings: Settings): Code {
         };
         return { result: ask(), stop: () => (again ? again.stop() : void (isStopped = true)) };
       },
-      wasResetSince: (id) => id !== runId && run.patched(id),
+      wasResetAfter: (id) => id !== runId && run.patched(id),
       isHistoryFull: () => false,
       async wasDelivered(messageTag) {
         const said = await run.activity('wasDelivered', { projectId: 'p', messageTag }, ASK_BRIEFLY).result;
@@ -119,10 +119,10 @@ export function projectBudget({ settings, capacity, mostEvents, assumeFull = fal
         const listed = await run.activity('listRecentSends', { projectId: 'p', ...query }, LIST).result;
         return listed?.value as RecentSends;
       },
-      wasResetSince: (runId) => runId !== run.runId && run.patched(runId),
+      wasResetAfter: (runId) => runId !== run.runId && run.patched(runId),
       isContinued: before !== undefined,
-      isLong: () => run.isLong(mostEvents),
-      isTooLong: () => run.isLong(4 * mostEvents),
+      isNextRunDue: () => run.isLong(mostEvents),
+      mustNextRunBegin: () => run.isLong(4 * mostEvents),
     });
     run.budget = budget;
     const main = async () => {

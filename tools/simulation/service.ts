@@ -1,6 +1,6 @@
 import type { GetJobOutcome, SendMessageOutcome } from '../../src/agent-jobs/index.js';
 import type { AgentJob } from '../../src/contract/index.js';
-import { type BodyKind, type GetJobFailureReason, signOf } from '../../src/protocol/index.js';
+import { type BodyKind, type GetJobFailureReason, meaningOf } from '../../src/protocol/index.js';
 import type { World } from './world.js';
 
 /** A message that reached the service. */
@@ -23,7 +23,7 @@ export interface Arrival {
 const REFUSALS = [401, 402, 429] as const;
 
 const responseOf = (statusCode: number, body: BodyKind = 'other', more: Partial<SendMessageOutcome> = {}) => ({
-  ...{ outcome: signOf(statusCode, body).message, statusCode, ...more },
+  ...{ outcome: meaningOf(statusCode, body).message, statusCode, ...more },
 });
 
 /** The agent job service: jobs with turns, replicas that lag, refusals. Its log of arrivals is the truth. */
@@ -76,7 +76,7 @@ export class Service {
     const { until, world, settings } = this;
     const { nowMs, chance } = world;
     const failed = (statusCode: number, more = {}): GetJobOutcome => ({
-      ...{ kind: 'failed', reason: signOf(statusCode).read as GetJobFailureReason, message: String(statusCode) },
+      ...{ kind: 'failed', reason: meaningOf(statusCode).read as GetJobFailureReason, message: String(statusCode) },
       ...{ statusCode, ...more },
     });
     const refusal = REFUSALS.find((each) => until[each] > nowMs);

@@ -52,7 +52,7 @@ export function judgeSeed(stage: Stage, hasBatch: boolean): void {
     );
     const sent = accepted.filter((each) => !failed.includes(each.workflowId));
     const runs = log.ended.filter((run) => run.workflowId === workflowId);
-    const most = settings.onUnknownDelivery === 'resend' ? 2 * runs.length : 1;
+    const most = settings.onUnknownDelivery === 'resend' ? 2 : 1;
     if (sent.length > most && !isResendAllowed) {
       log.find('doubled', workflowId, ...sent.map(({ atMs, runId }) => `${seconds(atMs)} ${runId}`));
     }

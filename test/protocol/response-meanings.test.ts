@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { expect, it } from 'vitest';
-import { signOf, signs } from '../../src/protocol/index.js';
+import { meaningOf, responseMeanings } from '../../src/protocol/index.js';
 
 it.each([
   [200, 'job', 'sent', 'job'],
@@ -19,7 +19,7 @@ it.each([
   [503, 'none', 'unknown', 'service'],
   [999, 'none', 'unknown', 'service'],
 ] as const)('HTTP %i with the body %s means %s for a message and %s for a read', (status, body, message, read) => {
-  expect(signOf(status, body)).toMatchObject({ message, read });
+  expect(meaningOf(status, body)).toMatchObject({ message, read });
 });
 
 it('the docs say of each response what it means for a message and for a read', async () => {
@@ -33,6 +33,10 @@ it('the docs say of each response what it means for a message and for a read', a
     .slice(2, -1)
     .map((line) => line.split(/\s*\|\s*/).slice(1, 4));
   const shown = rows.map(([response, message, read]) => [/^[\dx, ]*[\dx]/.exec(response ?? '')?.[0], message, read]);
-  const expected = signs.map(({ statuses, message, read }) => [statuses.join(', '), `\`${message}\``, `\`${read}\``]);
+  const expected = responseMeanings.map(({ statuses, message, read }) => [
+    statuses.join(', '),
+    `\`${message}\``,
+    `\`${read}\``,
+  ]);
   expect(shown).toEqual(expected);
 });

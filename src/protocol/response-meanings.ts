@@ -14,7 +14,7 @@ export type GetJobFailureReason =
   Refusal | 'rejected' | 'service' | 'network' | 'timeout' | 'invalid-body' | 'no-key' | 'not-served';
 
 /** What a response of the service means. */
-export interface Sign {
+export interface ResponseMeaning {
   /** Statuses such as `403`, and classes such as `4xx`. */
   statuses: readonly string[];
   /** Only for a 2xx. */
@@ -25,13 +25,13 @@ export interface Sign {
   read: 'job' | 'notFound' | GetJobFailureReason;
 }
 
-const unclear: Sign = { statuses: ['3xx', '408', '409', '425', '5xx'], message: 'unknown', read: 'service' };
+const unclear: ResponseMeaning = { statuses: ['3xx', '408', '409', '425', '5xx'], message: 'unknown', read: 'service' };
 
 /**
  * All responses, and what they mean. The first that matches counts. docs/explanation/architecture.md ("Sending") has the
  * same table, with what follows.
  */
-export const signs: readonly Sign[] = [
+export const responseMeanings: readonly ResponseMeaning[] = [
   { statuses: ['2xx'], bodies: ['job', 'unread'], message: 'sent', read: 'job' },
   { statuses: ['2xx'], bodies: ['none'], message: 'sent', read: 'invalid-body' },
   { statuses: ['2xx'], bodies: ['other'], message: 'unknown', read: 'invalid-body' },
@@ -44,15 +44,15 @@ export const signs: readonly Sign[] = [
 ];
 
 /** What a response means. 408, 409, 425 and 5xx prove nothing: a gateway answers so to requests that were delivered. */
-export function signOf(statusCode: number, body: BodyKind = 'unread'): Sign {
+export function meaningOf(statusCode: number, body: BodyKind = 'unread'): ResponseMeaning {
   const names = [String(statusCode), `${Math.floor(statusCode / 100)}xx`];
-  const found = signs.find(
+  const found = responseMeanings.find(
     ({ statuses, bodies }) => statuses.some((name) => names.includes(name)) && bodies?.includes(body) !== false,
   );
   return found ?? unclear;
 }
 
-/** Whether a message may have started a turn of its job. `null`: the outcome is not known yet. */
+/** Whether a message may have started a turn of its job. `undefined`: the outcome is not known yet. */
 export function mayHaveArrived(outcome: SendOutcome | undefined): boolean {
   return outcome === undefined || outcome === 'sent' || outcome === 'unknown';
 }
@@ -60,27 +60,4 @@ export function mayHaveArrived(outcome: SendOutcome | undefined): boolean {
 /** The reason for which the service took no message or read, if it may take it later. */
 export function refusalOf(outcome: SendOutcome | GetJobFailureReason): Refusal | undefined {
   return refusals.find((known) => known === outcome);
-}
-
-/** What the service does, and what to check if it does so to all messages of a project. */
-export const REFUSALS: Readonly<Record<Refusal, { what: string; fix: string }>> = {
-  limited: { what: 'the service answers 429', fix: 'no action is needed' },
-  credentials: {
-    what: 'the service answers 401 or 403',
-    fix: 'check the API key of the project, and any firewall in front of the service',
-  },
-  payment: { what: 'the service answers 402', fix: "check the project's account at the service" },
-  outage: { what: 'the service does not say whether messages arrive', fix: 'check the service' },
-};
-
-/** The same for a message that is refused while others are accepted. */
-export const REFUSED_ALONE = {
-  what: 'but accepts others',
-  fix: 'check the message for text that a firewall blocks, and its job',
-} as const;
-
-/** What the service answers, with its HTTP status if that is known. */
-export function describeRefusal(reason: Refusal, statusCode?: number): string {
-  const isNamed = statusCode !== undefined && reason !== 'outage';
-  return isNamed ? `the service answers ${statusCode}` : REFUSALS[reason].what;
 }
