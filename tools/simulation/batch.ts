@@ -80,7 +80,7 @@ export class Batches {
       if (sealed || this.started.get(batchId)?.items !== items) return;
       const more = items.slice(total, total + chance.whole(1, 8));
       if (more.length > 0) server.deliverByName(idOf(batchId), 'add', { more, offset: total });
-      else server.deliverByName(idOf(batchId), 'seal');
+      else server.deliverByName(idOf(batchId), 'seal', items.length);
     };
     if (inPieces) world.after(1_000, hand);
   }
@@ -257,7 +257,9 @@ export class Batches {
         if (!rules.issueWith(more, offset, updateId)) void flow.add(more, offset, updateId);
       };
       const handlers = {
-        ...{ add, seal: () => flow.change(() => rules.seal()), cancel: () => flow.change(() => rules.cancel()) },
+        add,
+        seal: (total: unknown) => total === rules.state.total && flow.change(() => rules.seal()),
+        cancel: () => flow.change(() => rules.cancel()),
         report: (report: unknown) => receive(partReportSchema, report, (each) => flow.receive(each)),
         proceed: () => rules.canProceed && flow.change(() => rules.proceed()),
       };

@@ -161,8 +161,9 @@ export function planFaults({ world, has, server, service, callers, log, budget }
   strike('batch', 6, () => {
     const run = of(BATCH);
     server.close(run, 'terminated');
-    const revive = () =>
-      run && !server.running(run.workflowId) && server.latest(run.workflowId) && server.reset(run, run.tasks.length);
+    // Unless it was deleted meanwhile.
+    const isKept = () => run && server.runs.get(run.workflowId)?.includes(run) && !server.running(run.workflowId);
+    const revive = () => run && isKept() && server.reset(run, run.tasks.length);
     world.after(chance.between(0, 30_000), revive);
   });
   // Its parts go on, and another list gets the same id.
