@@ -63,13 +63,18 @@ export function orderAnew(conversation: Conversation, nowMs: number): PartOrder 
 }
 
 /** Takes what a report says of the conversation. Returns `false` if it is old or of a run that no longer counts. */
-export function takeReport(conversation: Conversation, { number, order: followed, open }: PartReport): boolean {
+export function takeReport(
+  conversation: Conversation,
+  { number, order: followed, needsOrder, open }: PartReport,
+): boolean {
   const { order, reported } = conversation;
   if (number <= reported || followed < order.since) return false;
   conversation.reported = number;
   // After a reset, the part may follow an older order, or one that this run of the batch does not know.
   conversation.sent = followed;
-  if (followed > order.number) conversation.order = { ...order, number: followed + 1 };
-  else if (followed === order.number) conversation.granted = Math.max(order.share, open);
+  if (followed === order.number) conversation.granted = Math.max(order.share, open);
+  if (followed > order.number || needsOrder) {
+    conversation.order = { ...order, number: Math.max(order.number, followed) + 1 };
+  }
   return true;
 }

@@ -1,5 +1,5 @@
 import type { BatchCounts, BatchItemsPage, ItemOutcome } from '../contract/index.js';
-import type { FindItemsInput, FoundItem, PartInput, PartOrder, PartReport } from '../protocol/index.js';
+import type { FindItemsInput, FoundItem, PartInput, PartReport, SentOrder } from '../protocol/index.js';
 import { Flow, type FlowPort } from './base-flow.js';
 import { describePart } from './batch-details.js';
 import { expectationOf, hashOfItem } from './pack.js';
@@ -14,8 +14,12 @@ export interface PartPort extends FlowPort {
   runFollowUp(start: ItemStart & { hash: string }): Promise<ItemOutcome | 'used'>;
   cancelFollowUp(workflowId: string): Promise<unknown>;
   findItems(input: FindItemsInput): Promise<FoundItem[]>;
-  /** Returns `false` if no workflow with the batch's id runs. */
-  reportToBatch(report: PartReport): Promise<boolean>;
+  /**
+   * Sends a report to a run of the batch, or to whatever workflow runs with the batch's id.
+   *
+   * @returns `false` if that does not run
+   */
+  reportToBatch(report: PartReport, batchRunId?: string): Promise<boolean>;
   show(details: string): void;
 }
 
@@ -46,8 +50,9 @@ export class PartFlow extends Flow {
   #reportedAtMs = -Infinity;
   #hasNews = true;
   /**
-   * Whether its batch has just accepted a report. Only then do follow-ups start: a part that is reset after its batch
-   * has ended repeats its past, and would start items that the batch has given up.
+   * Whether the run of the batch that sent the latest order has just accepted a report. Only then do follow-ups start.
+   * A part that is reset after its batch has ended repeats its past, and would start items that the batch has given up.
+   * The run that has the batch's id now, after a reset or another start, may have ended the same items itself.
    */
   #isWanted = false;
   /** Whether it still looks for follow-ups that an earlier run of this part has started. Until then, it starts none. */
@@ -65,8 +70,10 @@ export class PartFlow extends Flow {
   /** Interval of checks while a check may find what is not reported otherwise. */
   #lookEveryMs = FIRST_LOOK_MS;
 
+  /** @param batchRunId the run of the batch that started the part; from the first order on, the run that sent the order */
   constructor(
     readonly input: PartInput,
+    private batchRunId: string,
     private readonly port: PartPort,
   ) {
     super();
@@ -74,7 +81,8 @@ export class PartFlow extends Flow {
     this.#isAdopting = input.again !== undefined;
   }
 
-  receive(order: PartOrder): void {
+  receive(order: SentOrder): void {
+    this.batchRunId = order.batchRunId;
     this.#part.receive(order);
     // Such an order answers a report, and must not lead to another.
     if (order.orphaned) this.#stop('Its batch ended before it was started');
@@ -261,8 +269,13 @@ export class PartFlow extends Flow {
     this.#reportedAtMs = nowMs;
     this.during(async () => {
       const report = part.report(nowMs);
-      this.#isWanted = await this.port.reportToBatch(report);
+      this.#isWanted = await this.port.reportToBatch(report, this.batchRunId);
       if (this.#isWanted) part.noteReported(report);
+      else if (await this.port.reportToBatch({ ...report, needsOrder: true })) {
+        part.noteReported(report);
+        // The next report is on the order of the run that runs now, and must reach that run before it closes.
+        this.#reportedAtMs = -Infinity;
+      }
       // The batch no longer runs. New items could be neither seen nor stopped.
       else this.#stop('The batch ended before it was started');
       this.#isReporting = false;

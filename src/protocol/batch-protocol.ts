@@ -31,6 +31,13 @@ export const partOrderSchema = z.object({
 });
 export type PartOrder = z.infer<typeof partOrderSchema>;
 
+/** An order as a run of the batch sends it. */
+export const sentOrderSchema = partOrderSchema.extend({
+  /** The run that sends it. The part starts follow-ups only if that run accepts its report. */
+  batchRunId: z.string(),
+});
+export type SentOrder = z.infer<typeof sentOrderSchema>;
+
 const { index, status, prLink, error } = followUpBatchResultSchema.shape.items.element.shape;
 // A later version may have more types.
 const knownError = error.unwrap().extend({ type: error.unwrap().shape.type.catch('Other') });
@@ -45,6 +52,8 @@ export const partReportSchema = z.object({
   hash: z.string(),
   /** Number of the latest order that the part has received. */
   order: z.number().min(0),
+  /** Whether the run of the batch that sent this order no longer runs: the run that runs now sends another. */
+  needsOrder: z.literal(true).optional(),
   open: z.int().min(0),
   counts: followUpBatchResultSchema.omit({ total: true, items: true, truncated: true, cancelled: true }),
   ended: z.array(outcomeSchema.extend({ index })),
@@ -134,7 +143,7 @@ export function retryBatchId(batchId: string, count: number): string {
   return `${batchId}-retry-${count}`;
 }
 
-export const partOrderSignal = defineSignal<[PartOrder]>('partOrder');
+export const partOrderSignal = defineSignal<[SentOrder]>('partOrder');
 export const partReportSignal = defineSignal<[PartReport]>('partReport');
 
 /** Workflow ids of a batch's parts that have started. */

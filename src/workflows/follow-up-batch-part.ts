@@ -27,10 +27,10 @@ import {
   outcomeOfFailure,
   outcomeOfResult,
   type PartInput,
-  partOrderSchema,
   partOrderSignal,
   partReportSignal,
   partWorkflowId,
+  sentOrderSchema,
 } from '../protocol/index.js';
 import { createFlowPort, findItems, pageRange, succeeds } from './batch-port.js';
 import { invalidInput } from './failures.js';
@@ -45,12 +45,12 @@ export async function followUpBatchPart(input: PartInput | null): Promise<BatchC
   if (!isOfBatch || workflowId !== partWorkflowId(input)) {
     throw invalidInput([{ field: '', message: 'only a batch may start a part: start followUpBatch' }]);
   }
-  const flow: PartFlow = new PartFlow(input, {
+  const flow: PartFlow = new PartFlow(input, parent.runId, {
     ...createFlowPort('until the next report or check', () => flow.wake()),
     ...createPort(input),
   });
   setHandler(partOrderSignal, (message) => {
-    const order = parseInput(partOrderSchema, message);
+    const order = parseInput(sentOrderSchema, message);
     if (order.ok) flow.receive(order.value);
   });
   setHandler(batchItemsQuery, (range) => flow.page(pageRange(range, input.first)));
@@ -68,8 +68,10 @@ function createPort({ batchId, first }: PartInput): Omit<PartPort, keyof FlowPor
   return {
     findItems,
     show: setCurrentDetails,
-    reportToBatch: (report) =>
-      succeeds(getExternalWorkflowHandle(followUpBatchWorkflowId({ batchId })).signal(partReportSignal, report)),
+    reportToBatch: (report, batchRunId) => {
+      const batch = getExternalWorkflowHandle(followUpBatchWorkflowId({ batchId }), batchRunId);
+      return succeeds(batch.signal(partReportSignal, report));
+    },
     // Not through the child's handle: after a reset of either workflow, such a request does not arrive.
     cancelFollowUp: (workflowId) => succeeds(getExternalWorkflowHandle(workflowId).cancel()),
     runFollowUp: async ({ position, workflowId, input, hash }) => {

@@ -156,7 +156,10 @@ function createPort(batch: Batch): Omit<BatchPort, keyof FlowPort> {
     isNextRunDue: () => isNextRunDue() || workflowInfo().historySize > MAX_HISTORY_BYTES,
     continueAsNew: (next) => continueAsNew<typeof followUpBatch>(null, next),
     findPart,
-    sendOrder: (workflowId, order) => succeeds(getExternalWorkflowHandle(workflowId).signal(partOrderSignal, order)),
+    sendOrder: (workflowId, order) => {
+      const { runId: batchRunId } = workflowInfo();
+      return succeeds(getExternalWorkflowHandle(workflowId).signal(partOrderSignal, { ...order, batchRunId }));
+    },
     startPart: async (input) => {
       const { first, items, again } = input;
       try {

@@ -46,6 +46,15 @@ describe('the order of a part', () => {
     expect(orderToSend(conversation)).toMatchObject({ number: 251, share: 5 });
   });
 
+  test('is sent again with a higher number if the run that sent it no longer runs', () => {
+    const conversation = startedConversation();
+    renewOrder(conversation, { share: 5 }, 200);
+    orderToSend(conversation);
+    takeReport(conversation, { ...report(300, 200), needsOrder: true });
+    expect(orderToSend(conversation)).toMatchObject({ number: 201, share: 5 });
+    expect(orderToSend(conversation)).toBeUndefined();
+  });
+
   test.each([{ share: 6 }, { share: 5, until: 3 }, { share: 5, cancel: true as const }])(
     'has a higher number if it changes to %o, even at the same time',
     (change) => {

@@ -1,11 +1,14 @@
 import { describe, expect, test } from 'vitest';
 import { PartFlow, type PartPort } from '../../src/batch/part-flow.js';
 import type { ItemOutcome } from '../../src/contract/index.js';
-import type { FoundItem, PartInput, PartOrder } from '../../src/protocol/index.js';
+import type { FoundItem, PartInput, PartOrder, PartReport } from '../../src/protocol/index.js';
 
 const MINUTE = 60_000;
 const DAY = 24 * 60 * MINUTE;
 const ORDER: PartOrder = { number: 1, since: 1, share: 2 };
+/** The run of the batch that starts the part. */
+const FIRST_RUN = 'run-1';
+const SECOND_RUN = 'run-2';
 const items = [1, 2].map((number) => ({ projectId: 'p', jobId: `job-${number}`, prompt: 'go on' }));
 const FIRST = 'follow-up/p/job-1/b:0';
 const SECOND = 'follow-up/p/job-2/b:1';
@@ -23,9 +26,11 @@ class TestPart {
   /** The result of the flow. */
   readonly ended: ReturnType<PartFlow['run']>;
   nowMs = 0;
-  reports = 0;
-  /** What happens to a report: `false` if no batch runs. */
-  reportToBatch = async (): Promise<boolean> => true;
+  readonly reports: PartReport[] = [];
+  /** The run of its batch that runs, if there is one. */
+  batchRunId: string | undefined = FIRST_RUN;
+  /** What the batch does when it accepts a report. */
+  onReport = (): void => undefined;
   #wakeAtMs = Infinity;
 
   constructor(change: Partial<PartInput> = {}, known: Record<string, FoundItem> = {}) {
@@ -42,14 +47,16 @@ class TestPart {
       },
       cancelFollowUp: async (workflowId) => this.cancelled.push(workflowId),
       findItems: async (asked) => asked.items.map(({ workflowId }) => this.known.get(workflowId) ?? {}),
-      reportToBatch: () => {
-        this.reports += 1;
-        return this.reportToBatch();
+      reportToBatch: async (report, batchRunId = this.batchRunId) => {
+        if (this.batchRunId === undefined || batchRunId !== this.batchRunId) return false;
+        this.reports.push(report);
+        this.onReport();
+        return true;
       },
       show: () => undefined,
     };
     const input = { batchId: 'b', part: 0, hash: 'h', first: 0, template: {}, items, order: ORDER, ...change };
-    this.flow = new PartFlow(input, port);
+    this.flow = new PartFlow(input, FIRST_RUN, port);
     this.ended = this.flow.run();
   }
 
@@ -58,9 +65,9 @@ class TestPart {
     for (let turn = 0; turn < 20; turn++) await new Promise(setImmediate);
   }
 
-  /** Lets time pass until the flow asked to be woken. */
+  /** Lets time pass until the flow asked to be woken, or until a day has passed. */
   async fireTimer(): Promise<void> {
-    this.nowMs = this.#wakeAtMs;
+    this.nowMs = Math.min(this.#wakeAtMs, DAY);
     this.#wakeAtMs = Infinity;
     this.flow.wake();
     await this.settle();
@@ -71,9 +78,13 @@ class TestPart {
     while (!isSo() && this.nowMs < DAY) await this.fireTimer();
   }
 
-  async orderCancel(): Promise<void> {
-    this.flow.receive({ number: 2, since: 1, share: 0, cancel: true });
+  async order(order: Partial<PartOrder>): Promise<void> {
+    this.flow.receive({ ...ORDER, number: 2, batchRunId: this.batchRunId ?? FIRST_RUN, ...order });
     await this.settle();
+  }
+
+  async orderCancel(): Promise<void> {
+    await this.order({ share: 0, cancel: true });
   }
 
   /** The outcome of each item, or nothing yet. */
@@ -109,7 +120,7 @@ describe('a part whose batch no longer runs', () => {
   test('starts nothing more, and ends when its open follow-ups have ended', async () => {
     const part = await startPart({ order: { ...ORDER, share: 1 } }, { [FIRST]: { isOpen: true } });
     expect(part.started).toEqual([FIRST]);
-    part.reportToBatch = async () => false;
+    part.batchRunId = undefined;
     await part.fireTimersUntil(() => part.outcomes()[1] !== undefined);
     expect(part.outcomes()).toEqual([undefined, { ...WITHDRAWN, message: 'The batch ended before it was started' }]);
     part.known.set(FIRST, { outcome: { status: 'completed', prLink: null } });
@@ -120,17 +131,58 @@ describe('a part whose batch no longer runs', () => {
 
   test('reports only what is new to another batch with the same id, which disowns it each time', async () => {
     const part = await startPart({ order: { ...ORDER, share: 1 } }, { [FIRST]: { isOpen: true } });
-    part.reportToBatch = async () => {
-      part.flow.receive({ number: part.nowMs, since: 0, share: 0, orphaned: true });
-      return true;
-    };
+    part.batchRunId = SECOND_RUN;
+    part.onReport = () => void part.order({ number: part.nowMs, since: 0, share: 0, orphaned: true });
     await part.fireTimersUntil(() => part.outcomes()[1] !== undefined);
     expect(part.outcomes()).toEqual([undefined, { ...WITHDRAWN, message: 'Its batch ended before it was started' }]);
     await part.fireTimer();
-    const { reports } = part;
+    const { length } = part.reports;
     await part.fireTimersUntil(() => false);
     expect(part.nowMs).toBeGreaterThanOrEqual(DAY);
-    expect(part.reports).toBe(reports);
+    expect(part.reports).toHaveLength(length);
+  });
+});
+
+describe('a part whose batch was reset, continued as new or started again', () => {
+  /** The part has the first item open, and the run of its batch has closed before that item ends. */
+  async function startWithNextRun(): Promise<TestPart> {
+    const part = await startPart({ order: { ...ORDER, share: 1 } });
+    expect(part.started).toEqual([FIRST]);
+    part.batchRunId = SECOND_RUN;
+    part.known.set(FIRST, { outcome: { status: 'completed', prLink: null } });
+    await part.fireTimersUntil(() => part.reports.at(-1)?.counts.completed === 1);
+    return part;
+  }
+
+  test('starts nothing more when the run that runs now has only accepted its report', async () => {
+    const part = await startWithNextRun();
+    await part.fireTimersUntil(() => false);
+    expect(part.started).toEqual([FIRST]);
+    expect(part.outcomes()).toEqual(['completed', undefined]);
+  });
+
+  test('asks that run for an order, and starts the next item when it has the order', async () => {
+    const part = await startWithNextRun();
+    expect(part.reports.at(-1)).toMatchObject({ needsOrder: true });
+    await part.order({ share: 1 });
+    expect(part.reports.at(-1)).not.toHaveProperty('needsOrder');
+    expect(part.started).toEqual([FIRST, SECOND]);
+  });
+
+  test('starts nothing more if that run has other items, and disowns it', async () => {
+    const part = await startWithNextRun();
+    await part.order({ share: 0, orphaned: true });
+    await part.fireTimersUntil(() => part.outcomes()[1] !== undefined);
+    expect(part.started).toEqual([FIRST]);
+    expect(part.outcomes()[1]).toMatchObject({ type: 'Cancelled', delivered: 'no' });
+  });
+
+  test('starts nothing on an order of a run that has closed since', async () => {
+    const part = await startWithNextRun();
+    part.batchRunId = 'run-3';
+    part.flow.receive({ ...ORDER, number: 2, batchRunId: SECOND_RUN });
+    await part.fireTimersUntil(() => false);
+    expect(part.started).toEqual([FIRST]);
   });
 });
 

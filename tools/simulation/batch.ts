@@ -14,9 +14,9 @@ import {
 import {
   ITEM_HASH_MEMO,
   type PartInput,
-  partOrderSchema,
   partReportSchema,
   partWorkflowId,
+  sentOrderSchema,
 } from '../../src/protocol/index.js';
 import { clientOf } from './client.js';
 import { followUp, receive } from './ports.js';
@@ -206,13 +206,13 @@ export class Batches {
   }
 
   /** The shipped flow of a part. */
-  #part(input: PartInput): Code {
+  #part(input: PartInput, batchRunId: string): Code {
     const begin = (run: Run) => {
       const { later, signal, ended, find, ...port } = portOf(run, () => flow.wake());
-      const flow: PartFlow = new PartFlow(input, {
+      const flow: PartFlow = new PartFlow(input, batchRunId, {
         ...port,
         findItems: find('findItems'),
-        reportToBatch: (report) => signal(idOf(input.batchId), 'report', report),
+        reportToBatch: (report, runId) => signal(idOf(input.batchId), 'report', report, runId),
         cancelFollowUp: (workflowId) => signal(workflowId, 'cancel'),
         runFollowUp: async ({ workflowId, input: item, hash }) =>
           (await later(() => this.#startItem(input.batchId, workflowId, item, hash), 10_000))
@@ -220,7 +220,7 @@ export class Batches {
             : 'used',
       });
       run.flow = flow;
-      const order = (given: unknown) => receive(partOrderSchema, given, (each) => flow.receive(each));
+      const order = (given: unknown) => receive(sentOrderSchema, given, (each) => flow.receive(each));
       return { main: () => flow.run(), handlers: { order, cancel: () => flow.refuseCancel() } };
     };
     return { begin, kept: { input } };
@@ -237,7 +237,7 @@ export class Batches {
       const startPart = (input: PartInput) => {
         const workflowId = partWorkflowId(input);
         if (server.running(workflowId) || (input.again === undefined && server.latest(workflowId))) return false;
-        server.start(workflowId, this.#part(structuredClone(input)));
+        server.start(workflowId, this.#part(structuredClone(input), run.runId));
         return true;
       };
       const flow: BatchFlow = new BatchFlow(rules, {
@@ -246,7 +246,7 @@ export class Batches {
         isNextRunDue: () => run.isLong(this.#mostEvents),
         continueAsNew: (state) => Promise.resolve(new ContinueAsNew(JSON.parse(JSON.stringify(state))) as never),
         findPart: find('findPart'),
-        sendOrder: (workflowId, order) => signal(workflowId, 'order', order),
+        sendOrder: (workflowId, order) => signal(workflowId, 'order', { ...order, batchRunId: run.runId }),
         startPart: async (input) =>
           (await later(() => startPart(input))) ? { ended: ended(partWorkflowId(input)) } : 'used',
       });
@@ -281,10 +281,11 @@ function portOf(run: Run, wake: () => void) {
       world.after(between(2, pick([200, longestMs])), () => void server.deliver(run, { id, value: what() }));
     return (await run.call(begin).result)?.value as T;
   };
-  const signal = (workflowId: string, name: string, input?: unknown) =>
+  const signal = (workflowId: string, name: string, input?: unknown, runId?: string) =>
     later(() => {
-      world.note(name, workflowId, JSON.stringify(input)?.slice(0, 400));
-      return server.deliverByName(workflowId, name, input);
+      world.note(name, workflowId, JSON.stringify(input)?.slice(0, 400), runId ?? '');
+      const isThere = runId === undefined || server.running(workflowId)?.runId === runId;
+      return isThere && server.deliverByName(workflowId, name, input);
     });
   const ended = async (workflowId: string) =>
     (await run.call((id) => server.watchEnd(run, id, workflowId)).result)?.value as never;

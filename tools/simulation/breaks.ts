@@ -99,6 +99,7 @@ export const breaks: Record<string, readonly [profile: string, file: string, tex
   withdraw: ['batch', 'batch/part-flow', `await this.#ask(this.#part.positions('waiting'));`, ''],
   retries: ['batch', 'client/batch-retry', 'attempts.get(indexes[item.index] ?? -1)', 'attempts.get(-1)'],
   parts: ['batch', 'protocol/batch-protocol', 'part: `${part}-${hash}`', 'part: `${part}-uEsrHPkfhD2`'],
+  'batch-run': ['batch', 'batch/part-flow', 'reportToBatch(report, this.batchRunId)', 'reportToBatch(report)'],
   missing: ['batch', 'batch/part-flow', 'const START_WITHIN_MS = 60_000', 'const START_WITHIN_MS = 0'],
 };
 

@@ -59,6 +59,7 @@ export interface Host {
   plan(run: Run): void;
   close(run: Run, status: 'completed' | 'failed', end: Outcome): void;
   deliver(run: Run, event: Happened): boolean;
+  running(workflowId: string): Run | undefined;
   deliverByName(workflowId: string, name: string, input?: unknown): boolean;
   signalFromBudget(run: Run, id: number, signal: FollowUpSignal): () => void;
   watchEnd(run: Run, id: number, workflowId: string): () => void;
