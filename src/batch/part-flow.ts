@@ -20,6 +20,8 @@ export interface PartPort extends FlowPort {
    * @returns `false` if that does not run
    */
   reportToBatch(report: PartReport, batchRunId?: string): Promise<boolean>;
+  /** Whether this run replaces another by a reset. `false` while it repeats that run's past. */
+  wasReset(): boolean;
   show(details: string): void;
 }
 
@@ -57,6 +59,8 @@ export class PartFlow extends Flow {
   #isWanted = false;
   /** Whether it still looks for follow-ups that an earlier run of this part has started. Until then, it starts none. */
   #isAdopting: boolean;
+  /** When Temporal has certainly started what an earlier run of this part told it to start. */
+  #allStartedAtMs = -Infinity;
   /** Whether it never starts anything again. */
   #hasStopped = false;
   #isCancelled = false;
@@ -115,19 +119,27 @@ export class PartFlow extends Flow {
   /** Finds the follow-ups that an earlier run started, so that none starts twice. */
   async #adopt(): Promise<void> {
     const { again = 0, items } = this.input;
-    const part = this.#part;
-    const allStartedAtMs = this.port.nowMs() + START_WITHIN_MS;
-    // Now, because the time is ignored while a timer for an earlier time runs.
-    this.port.wakeAt(allStartedAtMs);
-    // Asks twice, so that a cancel also reaches at once what has started already.
-    let missing = await this.#ask(part.positions('waiting'));
-    if (missing.length > 0) {
-      await this.port.condition(() => this.port.nowMs() >= allStartedAtMs);
-      missing = await this.#ask(missing);
-    }
+    const missing = await this.#askUntilStarted();
     // Temporal has forgotten some, but not which: none of them may start.
     if (items.length - missing.length < again) for (const position of missing) this.#end(position, NOT_KEPT);
     this.#isAdopting = false;
+  }
+
+  /**
+   * Asks Temporal about waiting items until it has started what an earlier run of this part told it to start. Returns
+   * those that it does not know.
+   */
+  async #askUntilStarted(): Promise<number[]> {
+    const { port } = this;
+    const allStartedAtMs = port.nowMs() + START_WITHIN_MS;
+    const waiting = this.#part.positions('waiting');
+    // Asks twice, so that a cancel also reaches at once what has started already.
+    const missing = await this.#ask(waiting);
+    if (missing.length === 0) return missing;
+    this.#allStartedAtMs = allStartedAtMs;
+    this.wake();
+    await port.condition(() => port.nowMs() >= allStartedAtMs);
+    return this.#ask(missing);
   }
 
   #step(): void {
@@ -145,6 +157,7 @@ export class PartFlow extends Flow {
       void this.#runFollowUp(start).finally(() => this.wake());
     }
     this.#isWanted = false;
+    if (nowMs < this.#allStartedAtMs) this.port.wakeAt(this.#allStartedAtMs);
     this.#lookAtOpen(nowMs);
     this.#report(nowMs);
     const { batchId } = this.input;
@@ -250,7 +263,8 @@ export class PartFlow extends Flow {
     this.#hasStopped = true;
     this.during(async () => {
       await this.port.condition(() => !this.#isAdopting);
-      await this.#ask(this.#part.positions('waiting'));
+      if (this.port.wasReset()) await this.#askUntilStarted();
+      else await this.#ask(this.#part.positions('waiting'));
       const withdrawn: ItemOutcome = { error: { type: 'Cancelled', message, delivered: 'no' } };
       for (const position of this.#part.positions('waiting')) this.#end(position, withdrawn);
       this.#note();

@@ -5,6 +5,7 @@ import {
   executeChild,
   getExternalWorkflowHandle,
   ParentClosePolicy,
+  patched,
   setCurrentDetails,
   setHandler,
   WorkflowIdReusePolicy,
@@ -34,6 +35,7 @@ import {
 } from '../protocol/index.js';
 import { createFlowPort, findItems, pageRange, succeeds } from './batch-port.js';
 import { invalidInput } from './failures.js';
+import { isFirstRun } from './this-run.js';
 
 /**
  * Runs as many items of a batch as one workflow can hold: {@link PartFlow} has the steps. It refuses to be cancelled,
@@ -72,6 +74,7 @@ function createPort({ batchId, first }: PartInput): Omit<PartPort, keyof FlowPor
       const batch = getExternalWorkflowHandle(followUpBatchWorkflowId({ batchId }), batchRunId);
       return succeeds(batch.signal(partReportSignal, report));
     },
+    wasReset: () => !isFirstRun() && patched('waits-for-starts'),
     // Not through the child's handle: after a reset of either workflow, such a request does not arrive.
     cancelFollowUp: (workflowId) => succeeds(getExternalWorkflowHandle(workflowId).cancel()),
     runFollowUp: async ({ position, workflowId, input, hash }) => {

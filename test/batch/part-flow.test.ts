@@ -29,6 +29,7 @@ class TestPart {
   readonly reports: PartReport[] = [];
   /** The run of its batch that runs, if there is one. */
   batchRunId: string | undefined = FIRST_RUN;
+  wasReset = false;
   /** What the batch does when it accepts a report. */
   onReport = (): void => undefined;
   #wakeAtMs = Infinity;
@@ -53,6 +54,7 @@ class TestPart {
         this.onReport();
         return true;
       },
+      wasReset: () => this.wasReset,
       show: () => undefined,
     };
     const input = { batchId: 'b', part: 0, hash: 'h', first: 0, template: {}, items, order: ORDER, ...change };
@@ -226,6 +228,33 @@ describe('a part that is cancelled', () => {
     await part.fireTimersUntil(() => part.outcomes()[0] !== undefined);
     expect(part.nowMs).toBeGreaterThanOrEqual(DAY);
     expect(part.outcomes()).toEqual([undefined, NOT_KEPT]);
+  });
+});
+
+describe('a part that was reset and is cancelled', () => {
+  async function startReset(): Promise<TestPart> {
+    const part = await startPart({ order: { ...ORDER, share: 1 } }, { [FIRST]: { isOpen: true } });
+    part.wasReset = true;
+    await part.orderCancel();
+    expect(part.cancelled).toEqual([FIRST]);
+    return part;
+  }
+
+  test('withdraws nothing for a minute: Temporal may still start what the run before told it to start', async () => {
+    const part = await startReset();
+    while (part.nowMs < MINUTE) {
+      expect(part.outcomes()).toEqual([undefined, undefined]);
+      await part.fireTimer();
+    }
+    expect(part.outcomes()).toEqual([undefined, WITHDRAWN]);
+  });
+
+  test('cancels a follow-up that Temporal starts in that time', async () => {
+    const part = await startReset();
+    part.known.set(SECOND, { isOpen: true });
+    await part.fireTimersUntil(() => part.cancelled.includes(SECOND));
+    expect(part.nowMs).toBeLessThanOrEqual(2 * MINUTE);
+    expect(part.outcomes()).toEqual([undefined, undefined]);
   });
 });
 

@@ -213,6 +213,7 @@ export class Batches {
         ...port,
         findItems: find('findItems'),
         reportToBatch: (report, runId) => signal(idOf(input.batchId), 'report', report, runId),
+        wasReset: () => run.runId !== run.originalRunId && run.patched('waits-for-starts'),
         cancelFollowUp: (workflowId) => signal(workflowId, 'cancel'),
         runFollowUp: async ({ workflowId, input: item, hash }) =>
           (await later(() => this.#startItem(input.batchId, workflowId, item, hash), 10_000))

@@ -96,7 +96,7 @@ export const breaks: Record<string, readonly [profile: string, file: string, tex
   canary: ['calm-batch', 'batch/part', 'if (index >= until) break;', ''],
   share: ['calm-batch', 'batch/part', 'this.#open.size < this.#order.share', 'this.#open.size < this.#order.share + 2'],
   'report-all': ['batch', 'batch/part', 'order.since > this.#order.since', 'false'],
-  withdraw: ['batch', 'batch/part-flow', `await this.#ask(this.#part.positions('waiting'));`, ''],
+  withdraw: ['batch', 'batch/part-flow', `else await this.#ask(this.#part.positions('waiting'));`, ''],
   retries: ['batch', 'client/batch-retry', 'attempts.get(indexes[item.index] ?? -1)', 'attempts.get(-1)'],
   parts: ['batch', 'protocol/batch-protocol', 'part: `${part}-${hash}`', 'part: `${part}-uEsrHPkfhD2`'],
   'batch-run': ['batch', 'batch/part-flow', 'reportToBatch(report, this.batchRunId)', 'reportToBatch(report)'],
