@@ -88,6 +88,8 @@ export class PartFlow extends Flow {
   receive(order: SentOrder): void {
     this.batchRunId = order.batchRunId;
     this.#part.receive(order);
+    // A reset of the batch takes its cancel back.
+    if (!this.#part.order.cancel) this.#isCancelled = false;
     // Such an order answers a report, and must not lead to another.
     if (order.orphaned) this.#stop('Its batch ended before it was started');
     else this.#note();

@@ -212,6 +212,15 @@ describe('a part that is cancelled', () => {
     expect(part.cancelled.slice(2)).toContain(SECOND);
   });
 
+  test('cancels its open follow-ups again if a reset of its batch took the first cancel back', async () => {
+    const part = await startPart();
+    await part.orderCancel();
+    await part.order({ number: 3 });
+    expect(part.cancelled).toEqual([FIRST, SECOND]);
+    await part.order({ number: 4, cancel: true });
+    expect(part.cancelled).toEqual([FIRST, SECOND, FIRST, SECOND]);
+  });
+
   test('gives up a follow-up only after Temporal has not known it for a minute', async () => {
     const part = await startPart();
     part.known.set(FIRST, { isOpen: true });
