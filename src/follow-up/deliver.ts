@@ -15,8 +15,6 @@ export interface Delivery extends Pick<WatchRequest, 'baseline' | 'arrivedByMs' 
   sentAtMs: number;
   /** Whether the service's response to the message showed the job at work. */
   observedActive: boolean;
-  /** Whether this may be the second send of the message whose outcome is unknown, because an earlier run made it. */
-  mayBeResent: boolean;
 }
 
 /** What became of the message after one wait for a slot. */
@@ -28,7 +26,10 @@ interface DeliverResult {
 
 /** Longest wait after a refused read prevented a send: the budget knows how long to wait further, and can resume. */
 const LONGEST_REFUSED_MS = 60_000;
-/** Two 404s that are further apart count as separate. After the first, a message waits {@link NOT_FOUND_MS}, and then for a slot. */
+/**
+ * A second 404 within this time shows that the job does not exist. The time is long enough for {@link NOT_FOUND_MS} and for
+ * a slot.
+ */
 const LONGEST_MISSING_MS = 300_000;
 
 /**
@@ -95,7 +96,7 @@ export class UndeliveredSends {
   }
 }
 
-/** Sends the message, unless the job was to be read first and takes none. */
+/** Sends the message. If the service refused the last read, this reads the job first, and sends only if it takes messages. */
 async function useGrant(
   context: StepContext,
   grant: Granted,
@@ -151,7 +152,7 @@ async function reportOutcome(
 function takeOver({ display, doubt }: StepContext, reply: EarlierSend): SendResult {
   const { verdict, sendNumber, outcome, grantedAtMs } = reply;
   // The outcomes of the sends before it are not known.
-  if (sendNumber > 1) doubt.raise();
+  if (sendNumber > 1) doubt.raise({ mayHaveResent: true });
   else if (verdict === 'undelivered') doubt.ruleOut(reply);
   if (verdict === 'superseded' || verdict === 'forgotten') throw closed(verdict, outcome);
   const neverBegan = verdict === 'undelivered' && sendNumber === 1 && outcome === 'notSent';
@@ -178,7 +179,6 @@ function deliveryOf(
     },
     arrivedByMs: isSent ? outcomeAtMs : reply.overAtMs,
     runId: reply.runId,
-    mayBeResent: !isGranted && reply.sendNumber > 1,
     observedActive: isSent && job !== undefined && isAtWork(job) && isTerminalStatus(jobBefore.status),
   };
 }

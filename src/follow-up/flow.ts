@@ -112,7 +112,7 @@ export class FollowUp {
       while (!result) {
         const delivery = await this.#untilDelivered();
         const end = await watchTurn(this.#context, delivery);
-        if (end === 'foreign') this.#allowTimeToAsk(delivery);
+        if (end === 'foreign') this.#allowTimeToAsk(delivery.sentAtMs + this.settings.jobTimeoutMs);
         else result = end;
       }
       await this.port.reportToBudget({ kind: 'end', jobAtEnd: fingerprint(result.job) });
@@ -136,14 +136,17 @@ export class FollowUp {
     for (;;) {
       const waitEnd = await this.#slotWait.wait();
       const attempt = await deliver(this.#context, waitEnd, undelivered);
-      if (attempt === 'foreign') continue;
+      if (attempt === 'foreign') {
+        this.#allowTimeToAsk();
+        continue;
+      }
       const { result, delivery } = attempt;
       if (delivery) {
         this.#turnUntilMs = delivery.arrivedByMs + this.settings.settleTimeMs;
         const isCertain = delivery.kind === 'sent';
         const found = isCertain ? delivery : await this.#reconciliation.reconcile(delivery, result.message);
         if (found === 'foreign') {
-          this.#allowTimeToAsk(delivery);
+          this.#allowTimeToAsk(delivery.sentAtMs + this.settings.jobTimeoutMs);
           continue;
         }
         if (found) return found;
@@ -154,12 +157,11 @@ export class FollowUp {
   }
 
   /**
-   * A run whose predecessor had the job's turn asks the budget whether that turn is still its own. The message is sent,
-   * so the wait may last as long as the job, not only `budgetWaitTimeout`.
+   * A run whose predecessor had the grant or the job's turn asks the budget what became of it, also after
+   * `budgetWaitTimeout`. If the message was sent, it asks for as long as it would watch.
    */
-  #allowTimeToAsk({ sentAtMs }: Delivery): void {
-    const untilMs = Math.max(sentAtMs + this.settings.jobTimeoutMs, this.port.nowMs() + SHORTEST_ASK_MS);
-    this.#context.waits.extendPatience(untilMs);
+  #allowTimeToAsk(untilMs = 0): void {
+    this.#context.waits.extendPatience(Math.max(untilMs, this.port.nowMs() + SHORTEST_ASK_MS));
   }
 
   /**

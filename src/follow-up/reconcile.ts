@@ -10,8 +10,6 @@ import { watchUntil } from './watch-until.js';
 export class Reconciliation {
   /** Whether an operator may decide, once, whether the message was delivered. */
   #isDecisionDue = false;
-  /** Whether this run sent the message again without knowing whether it had arrived. */
-  #isResent = false;
 
   constructor(private readonly context: StepContext) {}
 
@@ -62,14 +60,11 @@ export class Reconciliation {
     const { onUnknownDelivery, budgetWaitTimeoutMs } = settings;
     if (decision === 'sent' || (!decision && onUnknownDelivery === 'assumeSent'))
       return { ...possible, kind: 'assumed' };
-    // At most once, whichever run does it.
-    const mayResend = onUnknownDelivery === 'resend' && !this.#isResent && !possible.mayBeResent;
-    if (decision === 'notSent' || mayResend) {
+    if (decision === 'notSent' || (onUnknownDelivery === 'resend' && !doubt.mayHaveResent)) {
       display.facts.earlierSendUnknown = true;
-      this.#isResent ||= !decision;
       // The wait for the first send may have used up the time.
       if (decision) waits.extendPatience(port.nowMs() + budgetWaitTimeoutMs);
-      doubt.raise();
+      doubt.raise({ mayHaveResent: decision === undefined });
       await port.nextTask();
       return undefined;
     }

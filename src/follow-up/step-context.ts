@@ -16,6 +16,7 @@ export interface StepContext {
 /** Whether an earlier run, or an earlier send of this run, may have delivered the message. */
 export class Doubt {
   #exists: boolean;
+  #mayHaveResent = false;
   readonly #runId: string;
 
   constructor({ runId, mayHaveSent }: Pick<FollowUpPort, 'runId' | 'mayHaveSent'>) {
@@ -32,8 +33,14 @@ export class Doubt {
     return this.#exists ? 'unknown' : 'no';
   }
 
-  raise(): void {
+  /** Whether the message may have been sent again already, which `onUnknownDelivery` allows once, whichever run does it. */
+  get mayHaveResent(): boolean {
+    return this.#mayHaveResent;
+  }
+
+  raise({ mayHaveResent = false } = {}): void {
     this.#exists = true;
+    this.#mayHaveResent ||= mayHaveResent;
   }
 
   /**

@@ -54,6 +54,13 @@ describe('a run after a reset with onUnknownDelivery "resend"', () => {
     expect(await scene.end()).toMatchObject({ type: 'DeliveryUnknown', delivered: 'unknown' });
     expect(scene.sent).toHaveLength(0);
   });
+
+  it('does not send again after a send of its own if the run before may have sent twice', async () => {
+    const asks = [earlierSend({ sendNumber: 2, outcome: 'limited', verdict: 'undelivered' }), granted(), granted()];
+    const scene = new Scene({ asks, sends: [outcomeUnknown, {}], job: () => rest, mayHaveSent: true }, resend);
+    expect(await scene.end()).toMatchObject({ type: 'DeliveryUnknown', delivered: 'unknown' });
+    expect(scene.sent).toHaveLength(1);
+  });
 });
 
 describe('a failed run after a reset', () => {
@@ -237,6 +244,13 @@ describe('a run that repeats the grant of the run before', () => {
 
   it('asks who has the turn, also after budgetWaitTimeout', async () => {
     const script = { asks: [grantOfRunBefore, earlierSend()], sends: [{ afterMs: HOUR }], mayHaveSent: true };
+    const scene = new Scene(script, { budgetWaitTimeoutMs: MINUTE });
+    expect(await scene.end()).toMatchObject({ delivery: 'sent' });
+  });
+
+  it('asks what became of the send, also after budgetWaitTimeout', async () => {
+    const sends = [{ ...foreign, afterMs: HOUR }];
+    const script = { asks: [grantOfRunBefore, earlierSend()], sends, mayHaveSent: true };
     const scene = new Scene(script, { budgetWaitTimeoutMs: MINUTE });
     expect(await scene.end()).toMatchObject({ delivery: 'sent' });
   });

@@ -24,13 +24,8 @@ export const breaks: Record<string, readonly [profile: string, file: string, tex
   lease: ['freezes', 'activities/send-message', 'const mayStart = () =>', 'const mayStart = () => true ||'],
   run: ['resets', 'activities/send-message', 'ownRun().runId !== grant.runId', 'false'],
   'read-run': ['resets+refusals', 'activities/index', 'ownRun().runId !== runId', 'false'],
-  resend: [
-    'service+network',
-    'follow-up/reconcile',
-    `=== 'resend' && !this.#isResent && !possible.mayBeResent`,
-    `=== 'resend'`,
-  ],
-  resent: ['service+resets', 'follow-up/reconcile', ' && !possible.mayBeResent', ''],
+  resend: ['service+network', 'follow-up/reconcile', `=== 'resend' && !doubt.mayHaveResent`, `=== 'resend'`],
+  resent: ['service+resets', 'follow-up/deliver', 'doubt.raise({ mayHaveResent: true })', 'doubt.raise()'],
   'not-found': ['service', 'follow-up/judge', 'const NOT_FOUND_MS = 30_000', 'const NOT_FOUND_MS = 0'],
   'by-hand': ['activities', 'follow-up/port', 'sent?.grant === grantName(grant) && isKnown', 'isKnown'],
   doubt: [
