@@ -19,8 +19,8 @@ import { listSends, type SendsQuery } from './list-sends.js';
 
 const CALL_DEADLINE_MS = 5_000;
 /** A follow-up that ends waits only so long for its budget, because a cancel should take at most ten seconds. */
-const ASK_AGAIN_FOR_MS = 3_000;
-const ASK_AGAIN_EVERY_MS = 500;
+const QUERY_AGAIN_FOR_MS = 3_000;
+const QUERY_AGAIN_EVERY_MS = 500;
 
 /** Thrown when the last run of a budget is closed. It does not restart by itself, because closing it was deliberate. */
 export class BudgetStoppedError extends Error {
@@ -70,8 +70,8 @@ export function createBudgets(
         try {
           return (await oneAtATime(projectId, () => ifFound(query))) ?? 'no';
         } catch (error) {
-          if (performance.now() - startedMs > ASK_AGAIN_FOR_MS) throw error;
-          await sleep(ASK_AGAIN_EVERY_MS);
+          if (performance.now() - startedMs > QUERY_AGAIN_FOR_MS) throw error;
+          await sleep(QUERY_AGAIN_EVERY_MS);
         }
       }
     },

@@ -1,5 +1,5 @@
 import type { Client } from '@temporalio/client';
-import type { ListedSend } from '../budget/counting.js';
+import type { ListedFollowUp } from '../budget/counting.js';
 import type { RecentSends } from '../budget/loop.js';
 import { defined, iso } from '../common/index.js';
 import { SearchAttribute, sendingStates, waitingStates, WorkflowType } from '../contract/index.js';
@@ -25,9 +25,9 @@ export async function listSends(
   // Server 1.29 also matches running workflows by CloseTime.
   const closedFilter = `(${HAS_ENDED} AND CloseTime >= '${iso(sinceMs)}')`;
   const ofProject = `WorkflowType = '${WorkflowType.followUp}' AND ${SearchAttribute.projectId.name} = '${projectId}'`;
-  const waiting: ListedSend[] = [];
-  const running: ListedSend[] = [];
-  const closed: { send: ListedSend; closedAtMs: number }[] = [];
+  const waiting: ListedFollowUp[] = [];
+  const running: ListedFollowUp[] = [];
+  const closed: { send: ListedFollowUp; closedAtMs: number }[] = [];
   for await (const each of client.workflow.list({ query: `${ofProject} AND (${openFilter} OR ${closedFilter})` })) {
     const { name: status } = each.status;
     const isRunning = isOpen(each.status);

@@ -15,7 +15,7 @@ export type GetJobOutcome =
 /** Result of {@link AgentJobsClient.sendMessage}. No text in it holds the API key. */
 export interface SendMessageOutcome {
   /**
-   * What the response says: see `responseMeanings`. `notSent`: certainly no byte of the request was written, or there is no API key
+   * What the response means: see `responseMeanings`. `notSent`: certainly no byte of the request was written, or there is no API key
    * for the project, which another worker may have. `rejected`: also if the ids are not safe in a path.
    */
   outcome: SendOutcome;
@@ -35,7 +35,7 @@ export function interpretGet({ response, error }: Awaited<ReturnType<typeof getO
     return { kind: 'failed', reason: kind === 'timeout' ? 'timeout' : 'network', message: `no response: ${text}` };
   }
   const { statusCode, headers, body } = response;
-  const outcome = meaningOf(statusCode).read;
+  const outcome = meaningOf(statusCode).ofRead;
   const message = describeStatus(response, mask);
   if (outcome === 'notFound') return { kind: 'notFound', message };
   if (outcome !== 'job') {
@@ -70,7 +70,7 @@ export function interpretPost(result: PostResult, mask: Mask): SendMessageOutcom
 function interpretSend(response: HttpResponse, error: unknown, mask: Mask): SendMessageOutcome {
   const { statusCode, headers } = response;
   const read = readJobOf(response, error, mask);
-  const outcome = meaningOf(statusCode, read.kind).message;
+  const outcome = meaningOf(statusCode, read.kind).ofMessage;
   if (outcome !== 'sent') {
     const isRefused = refusalOf(outcome) !== undefined;
     const retryAfterMs = isRefused ? parseRetryAfterMs(headers['retry-after'], headers['date'], Date.now()) : undefined;

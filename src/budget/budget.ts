@@ -10,7 +10,7 @@ import {
   type OutcomeReport,
   type Waiting,
 } from '../protocol/index.js';
-import { book, bookSend, type ListedSend } from './counting.js';
+import { book, bookSend, type ListedFollowUp } from './counting.js';
 import { grantNext } from './grants.js';
 import { forgetLimit, noteTurnEnded } from './learned-limit.js';
 import { enterLine, leaveLine, LINE_CAPACITY, type LineCapacity, lineOf } from './line.js';
@@ -144,7 +144,7 @@ export class Budget {
   }
 
   /** See {@link book}. */
-  book(nowMs: number, sends: readonly ListedSend[], more: Parameters<typeof book>[2] = {}): void {
+  book(nowMs: number, sends: readonly ListedFollowUp[], more: Parameters<typeof book>[2] = {}): void {
     this.#expire(nowMs);
     this.#wakeAll(book(this.state, sends, more, nowMs));
   }

@@ -10,18 +10,18 @@ import { giveListedTurn } from './turns.js';
 // before it grants anything.
 
 /** A follow-up in Temporal's list that may have sent. */
-export interface ListedSend {
+export interface ListedFollowUp {
   workflowId: string;
   isRunning: boolean;
-  /** It is waiting: it has not sent, unless its state lags, or will send again. */
+  /** It shows that it waits: it has not sent, or will send again, or its state lags behind its send. */
   isWaiting?: boolean;
   /** When its last send began, at the earliest. Default: it may have begun just now. */
   sentAtMs?: number;
 }
 
 /**
- * Books sends that this budget does not remember, the oldest first, each with an unknown outcome. As evidence they are
- * as new as the list. Returns the follow-ups that lose their place in line, and are to ask again.
+ * Books sends that this budget does not remember, the oldest first, each with an unknown outcome. They are
+ * dated now, because the list shows only that they were made by now. Returns the follow-ups that lose their place in line, and are to ask again.
  *
  * @param more.others number of further sends, of which nothing is known
  * @param more.leaseMs time within which a send ends or never starts
@@ -29,7 +29,7 @@ export interface ListedSend {
  */
 export function book(
   state: BudgetState,
-  sends: readonly ListedSend[],
+  sends: readonly ListedFollowUp[],
   { others = 0, leaseMs = 0, drainMs = 0 }: { others?: number; leaseMs?: number; drainMs?: number },
   nowMs: number,
 ): string[] {
@@ -57,7 +57,7 @@ interface BookedTimes {
 }
 
 /** Books a send of a follow-up that may have sent. Returns the follow-up if it loses its place in line. */
-function bookListed(state: BudgetState, { workflowId, isRunning }: ListedSend, times: BookedTimes): string[] {
+function bookListed(state: BudgetState, { workflowId, isRunning }: ListedFollowUp, times: BookedTimes): string[] {
   const latest = latestSendOf(state, workflowId);
   const wasReported = latest?.outcome === 'sent';
   if (latest?.outcome === 'rejected' || (wasReported && !isRunning)) return [];

@@ -1,10 +1,10 @@
 import type { Ask, AskReply, FollowUpReport } from '../protocol/index.js';
 import type { Budget, FollowUpSignal } from './budget.js';
-import { assumeFull, type ListedSend } from './counting.js';
+import { assumeFull, type ListedFollowUp } from './counting.js';
 
 export interface RecentSends {
   /** Waiting ones first, then closed ones in the order of their ends, then running ones. */
-  sends: ListedSend[];
+  sends: ListedFollowUp[];
   /** Number of further sends, which ended earlier. */
   others: number;
   /** Of the worker that listed them. */
@@ -16,7 +16,7 @@ export interface RecentSends {
 
 /** What a budget needs from its environment: a Temporal workflow or the simulation. No call rejects. */
 export interface BudgetPort {
-  /** This run, or the one that a reset replaced by it. */
+  /** This run or, after a reset, the run that it replaces. */
   readonly originalRunId: string;
   readonly isContinued: boolean;
   nowMs(): number;

@@ -17,7 +17,7 @@ const FIRST_LIMITED_SHARE = 1 / 120;
 const LONGEST_LIMITED_SHARE = 1 / 6;
 /** After any other refusal another message is tried soon, because it may concern one message alone. */
 const FIRST_REFUSED_MS = 1_000;
-/** A message without a clear response costs its follow-up, so it is not tried soon. */
+/** A message without a clear response may end its follow-up, so the next one is tried later. */
 const FIRST_OUTAGE_MS = 30_000;
 export const LONGEST_PAUSE_MS = 600_000;
 const SHORTEST_PAUSE_MS = 1_000;
@@ -98,7 +98,8 @@ export function noteAccepted(
   const { pause, limit } = pace;
   pace.acceptedGrantAtMs = Math.max(pace.acceptedGrantAtMs, send.grantedAtMs);
   noteRoomUsed(limit, send.probe === 'turn');
-  // A message that was under way before a 429 may have been accepted before it. One for each turn that ends still is.
+  // An accepted message may be older than the pause, or have taken the place of a turn that ended: then only a probe that
+  // was due ends the pause.
   const mayBeOlder = pause?.reason === 'limited' || nowMs < (pause?.retryAtMs ?? 0);
   if (mayBeOlder && send.probe !== 'due') return;
   delete pace.pause;

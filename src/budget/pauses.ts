@@ -51,7 +51,7 @@ export function resume(state: BudgetState, nowMs: number): void {
 /** Draws conclusions from a read of the job that the service refused before the ask. */
 export function learnFromRead(state: BudgetState, waiter: Waiter, ask: Ask, nowMs: number): void {
   const { refusal } = ask;
-  // What is known to be refused is not refused once more. Its send reads the job again, and reports what that shows.
+  // One refusal is not counted twice. The message's send reads the job again, and reports what that shows.
   if (!refusal || waiter.refusals) return;
   const { pace } = state;
   noteRefusal(waiter, { ...ask, refusal }, pace.acceptedGrantAtMs, nowMs);

@@ -31,8 +31,8 @@ const MIN_LAST_SENDS = 100;
 const MAX_LAST_SENDS = 1_000;
 
 /**
- * The reply to an ask for a send that was granted before; `undefined` if there is no such send. The run that asks then has
- * that grant, listed send or turn.
+ * The reply to an ask for a send that was granted before; `undefined` if there is no such send. The grant, the
+ * listed send or the turn then belongs to the run that asks.
  */
 export function recall(state: BudgetState, ask: Ask): AskReply | undefined {
   const { workflowId, runId, sendNumber, messageTag, mayHaveSent } = ask;
@@ -120,7 +120,7 @@ export function recordOutcome(
   outcome: SendOutcome,
   atMs: number,
 ): void {
-  const shown = state.lastSends.findLast((each) => each.workflowId === workflowId);
+  const shown = state.shownSends.findLast((each) => each.workflowId === workflowId);
   if (shown?.sendNumber === sendNumber && !shown.outcome)
     Object.assign(shown, defined({ outcome, outcomeAtMs: atMs, statusCode }));
   const latest = latestSendOf(state, workflowId);
@@ -138,7 +138,7 @@ export function recordNotSent(state: BudgetState, send: SendId, atMs: number): v
 /** Adds a send to the list for people. */
 export function showSend(state: BudgetState, send: SendRecord): void {
   const maxShown = Math.min(MAX_LAST_SENDS, Math.max(MIN_LAST_SENDS, state.settings.limit));
-  state.lastSends = [...state.lastSends, send].slice(-maxShown);
+  state.shownSends = [...state.shownSends, send].slice(-maxShown);
 }
 
 /** Whether another run of the follow-up has delivered the message, as far as this budget remembers. */

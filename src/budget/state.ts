@@ -105,7 +105,7 @@ export interface BudgetState {
   maxLimit: number;
   /** How long bytes may arrive after the lease, by the latest worker's configuration. */
   drainMs: number;
-  /** Grants nothing until the sends that it may not know are booked. */
+  /** While this is set, the budget grants nothing: it counts sends that it may not know. */
   isCounting: boolean;
   /** The budget knows every grant since then. A follow-up that started later and is unknown has had none. */
   rememberedSinceMs: number;
@@ -113,12 +113,12 @@ export interface BudgetState {
   counts: { grants: number; limited: number };
   grantsSinceBatch: number;
   waiters: Waiter[];
-  /** Those without a place for their job, so that they get the next ones in the order of their starts. */
+  /** Follow-ups that found no place for their job. They get the next places, in the order of their starts. */
   turnedAway: TurnedAway[];
   grants: Grant[];
-  /** For each send that is over, from when its slot is in use for a window, in epoch milliseconds. */
+  /** For each send that is over, the time at which its slot's window starts, in epoch milliseconds. */
   spent: number[];
-  /** Likewise for the latest sends whose slots are free again, in order: in a longer window they are in use again. */
+  /** The same times for slots that are free again, in order. If the window gets longer, these slots are in use again. */
   freed: number[];
   /** When follow-ups that block others' jobs are next checked. */
   checkOwnersAtMs: number;
@@ -127,7 +127,7 @@ export interface BudgetState {
   /** By {@link jobKey}, latest last. */
   turns: Record<string, Turn>;
   /** The project's sends, for people. Newest last. */
-  lastSends: SendRecord[];
+  shownSends: SendRecord[];
   operatorPause?: { sinceMs: number; untilMs?: number; note?: string };
   pace: Pace;
 }
@@ -166,7 +166,7 @@ export function newState(settings: BudgetSettings, nowMs: number): BudgetState {
     checkOwnersAtMs: 0,
     latestSends: {},
     turns: {},
-    lastSends: [],
+    shownSends: [],
   };
 }
 

@@ -23,7 +23,7 @@ export function budgetStatus(
   nowMs: number,
   { about, maxSends = Infinity }: StatusExtent = {},
 ): BudgetStatus {
-  const { settings, pace, waiters, isCounting, lastSends } = state;
+  const { settings, pace, waiters, isCounting, shownSends } = state;
   const underWay = state.grants.filter(({ overAtMs }) => overAtMs > nowMs);
   const line = lineOf(state, nowMs);
   const paused = pausedOf(state, line, nowMs);
@@ -49,7 +49,7 @@ export function budgetStatus(
     used: ends.length,
     underWay: underWay.length,
     nextFreeSlotAt: isoOf(ends[0]),
-    refused: refusedOf(lastSends, nowMs - settings.windowMs),
+    refused: refusedOf(shownSends, nowMs - settings.windowMs),
     spacingMs: pace.limit.isSpaced ? pace.limit.spacingMs : undefined,
     isCounting: isCounting || undefined,
     remembersSince: iso(state.rememberedSinceMs),
@@ -58,8 +58,8 @@ export function budgetStatus(
     waitingTotal: waiters.length,
     waitingInBatchLane: waiters.filter(({ lane }) => lane === 'batch').length,
     waitingForJob: waiters.length - line.length,
-    lastSends: lastSends
-      .slice(-Math.min(maxSends, lastSends.length))
+    lastSends: shownSends
+      .slice(-Math.min(maxSends, shownSends.length))
       .map((send) => toSend(send, underWay))
       .reverse(),
   });

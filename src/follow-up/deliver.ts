@@ -2,7 +2,7 @@ import { defined, iso } from '../common/index.js';
 import { type AgentJob, type FollowUpResult, isTerminalStatus, type SendOutcome } from '../contract/index.js';
 import { type EarlierSend, type Granted, isAtWork } from '../protocol/index.js';
 import { standingOf } from './display.js';
-import { closed, jobNotFound, messageRejected } from './failed.js';
+import { jobNotFound, keyUsed, messageRejected } from './failed.js';
 import type { SlotWaitEnd } from './get-slot.js';
 import { NOT_FOUND_MS, type WatchRequest } from './judge.js';
 import { type FollowUpPort, grantName, reasonAgainst, type SendResult } from './port.js';
@@ -154,7 +154,7 @@ function takeOver({ display, doubt }: StepContext, reply: EarlierSend): SendResu
   // The outcomes of the sends before it are not known.
   if (sendNumber > 1) doubt.raise({ mayHaveResent: true });
   else if (verdict === 'undelivered') doubt.ruleOut(reply);
-  if (verdict === 'superseded' || verdict === 'forgotten') throw closed(verdict, outcome);
+  if (verdict === 'superseded' || verdict === 'forgotten') throw keyUsed(verdict, outcome);
   const neverBegan = verdict === 'undelivered' && sendNumber === 1 && outcome === 'notSent';
   if (!neverBegan) display.lastSendAtMs = grantedAtMs;
   return { grant: '', outcome: outcome ?? 'unknown' };

@@ -54,7 +54,7 @@ export class Display {
   }
 }
 
-/** How a follow-up that waits to send stands. */
+/** What a follow-up shows while it waits to send. */
 export function standingOf(waitReason: WaitReason | BlockReason): FollowUpStanding {
   if (waitReason === 'slot') return { state: 'waiting-for-budget', waitReason };
   return { state: waitReason === 'job-busy' ? 'waiting-for-job' : 'blocked', waitReason };

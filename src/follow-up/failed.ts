@@ -34,7 +34,7 @@ export function messageRejected(doubt: Doubt, sent: SendResult): Failed {
 }
 
 /** An earlier send may have arrived, and this run cannot learn more about it. */
-export function closed(verdict: 'superseded' | 'forgotten', outcome: EarlierSend['outcome']): Failed {
+export function keyUsed(verdict: 'superseded' | 'forgotten', outcome: EarlierSend['outcome']): Failed {
   const isForgotten = verdict === 'forgotten';
   const message = isForgotten
     ? 'The budget does not remember whether an earlier run of this follow-up sent the message'

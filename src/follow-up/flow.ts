@@ -36,7 +36,7 @@ export class FollowUp {
   readonly #slotWait: SlotWait;
   readonly #reconciliation: Reconciliation;
   /**
-   * Until when the job may show the previous turn, once the message may have been delivered. If this run fails, the
+   * Set once the message may have been delivered: until then, the job may show its previous turn. If this run fails, the
    * budget keeps the job's turn until then.
    */
   #turnUntilMs: number | undefined;

@@ -9,7 +9,7 @@ import {
 } from '../contract/index.js';
 import { fingerprint, isAtWork, type JobFingerprint } from '../protocol/index.js';
 
-/** What a job shows this soon after another read or the send may come from a replica that lags. */
+/** For this long after a read or a send, a replica that lags may still show the job as it was before. */
 const STALE_MS = 10_000;
 /** A job counts as not found or unreadable after this many consecutive failed polls over at least these times. */
 const LASTING_POLLS = 3;
@@ -52,7 +52,7 @@ export interface WatchRequest {
   baseline: Baseline;
   /** Latest time at which the message may have arrived. */
   arrivedByMs: number;
-  /** The run that has the turn. Another run has to ask the budget first. */
+  /** The run that watches. Another run, after a reset, has to ask the budget first. */
   runId: string;
   /** What earlier watches with this goal have seen. */
   observation?: Observation;

@@ -110,7 +110,7 @@ export interface SendRequest {
   whenActive: FollowUpSettings['whenActive'];
   /** The send starts before `grantedAtMs + leaseMs` less its timeout, in the run `runId`, or never. */
   grant: { runId: string; sendNumber: number; grantedAtMs: number; leaseMs: number };
-  /** The job just before. Missing if the follow-up waited for its grant: the job is then read again. */
+  /** The job as read just before the send. Missing if the follow-up waited for its grant: the job is then read again. */
   jobBefore?: AgentJob;
 }
 

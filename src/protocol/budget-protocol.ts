@@ -45,7 +45,7 @@ const refusedRead = { statusCode, refusal: z.enum(refusals).exactOptional(), ret
 /** Identifies a send of a run. A grant belongs to one run, and a reset makes another. */
 const send = {
   runId: z.string().min(1).max(64),
-  /** 1 for the first send; increases after each send that was not delivered or is repeated by request. */
+  /** 1 for the first send; increases after each send that was not delivered or that an operator or `onUnknownDelivery` has repeated. */
   sendNumber: z.int().min(1).max(1_000_000),
 };
 
@@ -131,7 +131,7 @@ export const verdicts = [
   'current',
   /** It may have arrived, but another message may have had the job's turn since, or have been sent with this key. */
   'superseded',
-  /** It did not arrive, and the budget remembers every send that might have. */
+  /** It did not arrive, and the budget has forgotten no later one that might have. */
   'undelivered',
   /** The budget may have forgotten a send that arrived. */
   'forgotten',

@@ -19,28 +19,32 @@ export interface ResponseMeaning {
   statuses: readonly string[];
   /** Only for a 2xx. */
   bodies?: readonly BodyKind[];
-  /** What it says of a message. */
-  message: SendOutcome;
-  /** What it says of a read. */
-  read: 'job' | 'notFound' | GetJobFailureReason;
+  /** What it means for a message. */
+  ofMessage: SendOutcome;
+  /** What it means for a read. */
+  ofRead: 'job' | 'notFound' | GetJobFailureReason;
 }
 
-const unclear: ResponseMeaning = { statuses: ['3xx', '408', '409', '425', '5xx'], message: 'unknown', read: 'service' };
+const unclear: ResponseMeaning = {
+  statuses: ['3xx', '408', '409', '425', '5xx'],
+  ofMessage: 'unknown',
+  ofRead: 'service',
+};
 
 /**
  * All responses, and what they mean. The first that matches counts. docs/explanation/architecture.md ("Sending") has the
  * same table, with what follows.
  */
 export const responseMeanings: readonly ResponseMeaning[] = [
-  { statuses: ['2xx'], bodies: ['job', 'unread'], message: 'sent', read: 'job' },
-  { statuses: ['2xx'], bodies: ['none'], message: 'sent', read: 'invalid-body' },
-  { statuses: ['2xx'], bodies: ['other'], message: 'unknown', read: 'invalid-body' },
-  { statuses: ['401', '403'], message: 'credentials', read: 'credentials' },
-  { statuses: ['402'], message: 'payment', read: 'payment' },
-  { statuses: ['429'], message: 'limited', read: 'limited' },
-  { statuses: ['404'], message: 'notFound', read: 'notFound' },
+  { statuses: ['2xx'], bodies: ['job', 'unread'], ofMessage: 'sent', ofRead: 'job' },
+  { statuses: ['2xx'], bodies: ['none'], ofMessage: 'sent', ofRead: 'invalid-body' },
+  { statuses: ['2xx'], bodies: ['other'], ofMessage: 'unknown', ofRead: 'invalid-body' },
+  { statuses: ['401', '403'], ofMessage: 'credentials', ofRead: 'credentials' },
+  { statuses: ['402'], ofMessage: 'payment', ofRead: 'payment' },
+  { statuses: ['429'], ofMessage: 'limited', ofRead: 'limited' },
+  { statuses: ['404'], ofMessage: 'notFound', ofRead: 'notFound' },
   unclear,
-  { statuses: ['4xx'], message: 'rejected', read: 'rejected' },
+  { statuses: ['4xx'], ofMessage: 'rejected', ofRead: 'rejected' },
 ];
 
 /** What a response means. 408, 409, 425 and 5xx prove nothing: a gateway answers so to requests that were delivered. */

@@ -34,7 +34,7 @@ import { createDisplay } from './follow-up-display.js';
 import { isFirstRun } from './this-run.js';
 
 /** Reading the job takes at most 7 s, and a call to the budget 5 s. As a local activity, both cost one event. */
-const once = proxyLocalActivities<Activities>({ startToCloseTimeout: '15s', retry: { maximumAttempts: 1 } });
+const localOnce = proxyLocalActivities<Activities>({ startToCloseTimeout: '15s', retry: { maximumAttempts: 1 } });
 
 /** Repeats until the budget has received the report, or does not run: a budget that misses an end keeps the job's turn. */
 const { reportToBudget } = proxyLocalActivities<Activities>({
@@ -111,7 +111,7 @@ export function createPort({ projectId, poll }: FollowUpSettings): FollowUpPort 
 /** Whether another run has delivered the message; `undefined` if the budget does not reply. */
 export function wasDelivered(projectId: string, messageTag: string): Promise<Delivered | undefined> {
   const options = { summary: 'ask about earlier sends' };
-  return once.wasDelivered.executeWithOptions(options, [{ projectId, messageTag }]).catch(() => undefined);
+  return localOnce.wasDelivered.executeWithOptions(options, [{ projectId, messageTag }]).catch(() => undefined);
 }
 
 /**
@@ -128,7 +128,7 @@ function askForSlot(
   const { jobId } = request;
   const ask = async () => {
     try {
-      return await once.askForSlot.executeWithOptions({ summary: `ask for a slot for ${jobId}` }, [request]);
+      return await localOnce.askForSlot.executeWithOptions({ summary: `ask for a slot for ${jobId}` }, [request]);
     } catch (error) {
       if (scope.consideredCancelled || isCancellation(error)) throw error;
       onTrouble(troubleOf(error));
@@ -154,7 +154,7 @@ function troubleOf(error: unknown): Trouble {
 
 async function readJob(request: ReadRequest): Promise<ReadResult> {
   try {
-    return await once.readJob.executeWithOptions({ summary: `read ${request.jobId} before the send` }, [request]);
+    return await localOnce.readJob.executeWithOptions({ summary: `read ${request.jobId} before the send` }, [request]);
   } catch {
     return { kind: 'failed', message: 'the job was not read in time' };
   }
@@ -168,7 +168,6 @@ async function sendMessage(request: SendRequest): Promise<SendResult> {
     startToCloseTimeout: timeoutMs,
     heartbeatTimeout: timeoutMs,
     retry: { maximumAttempts: 1 },
-    cancellationType: ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
     // Above all watches.
     priority: { priorityKey: 1 },
   });

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { Budget, type FollowUpSignal } from '../../src/budget/budget.js';
-import type { ListedSend } from '../../src/budget/counting.js';
+import type { ListedFollowUp } from '../../src/budget/counting.js';
 import { BudgetLoop, type BudgetPort, type RecentSends } from '../../src/budget/loop.js';
 import { slotEnds } from '../../src/budget/slots.js';
 import { newState } from '../../src/budget/state.js';
@@ -13,7 +13,7 @@ class FakePort implements BudgetPort {
   isContinued = false;
   readonly runs = ['first'];
   time = T0;
-  listed: ListedSend[] = [];
+  listed: ListedFollowUp[] = [];
   readonly queries: { afterMs: number; sinceMs: number }[] = [];
   sent: FollowUpSignal[] = [];
   /** Follow-ups that no signal finds. */
@@ -69,11 +69,11 @@ class FakePort implements BudgetPort {
 }
 
 /** A follow-up that waits, in the list of those that may have sent. */
-const waiting = (name: string): ListedSend => ({ ...running(name), isWaiting: true });
+const waiting = (name: string): ListedFollowUp => ({ ...running(name), isWaiting: true });
 
 /** Starts a budget with a list of sends. */
 async function start(
-  sends: readonly ListedSend[] = [],
+  sends: readonly ListedFollowUp[] = [],
   { limit = 3, assumeFull = false, listMs = 0, isContinued = false } = {},
 ) {
   const port = new FakePort();

@@ -1,5 +1,5 @@
 import { Budget, type FollowUpSignal, type SettingsChange } from '../../src/budget/budget.js';
-import type { ListedSend } from '../../src/budget/counting.js';
+import type { ListedFollowUp } from '../../src/budget/counting.js';
 import type { LineCapacity } from '../../src/budget/line.js';
 import { slotEnds } from '../../src/budget/slots.js';
 import { newState } from '../../src/budget/state.js';
@@ -33,9 +33,15 @@ export const names = (prefix: string, count: number): string[] =>
 export const nameOf = ({ workflowId }: { workflowId: string }) => workflowId.slice(workflowId.lastIndexOf('/') + 1);
 
 /** A follow-up in the list of those that may have sent, which is closed by now. */
-export const closed = (name: string, job = name): ListedSend => ({ workflowId: followUp(name, job), isRunning: false });
+export const closed = (name: string, job = name): ListedFollowUp => ({
+  workflowId: followUp(name, job),
+  isRunning: false,
+});
 /** A follow-up in the list of those that may have sent, which still runs. */
-export const running = (name: string, job = name): ListedSend => ({ workflowId: followUp(name, job), isRunning: true });
+export const running = (name: string, job = name): ListedFollowUp => ({
+  workflowId: followUp(name, job),
+  isRunning: true,
+});
 
 /** What an ask changes in the usual one. `job`: the name of the job, if it is not the follow-up's own. */
 type AskChange = Partial<Ask> & { job?: string };
@@ -139,7 +145,7 @@ export class TestBudget {
   }
 
   /** The count ends: it found these sends, and `others` of which nothing is known. */
-  book(sends: readonly ListedSend[], more: Parameters<Budget['book']>[2] = {}): void {
+  book(sends: readonly ListedFollowUp[], more: Parameters<Budget['book']>[2] = {}): void {
     this.call((budget, nowMs) => budget.book(nowMs, sends, more));
     this.advance(0);
   }

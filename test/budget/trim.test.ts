@@ -55,7 +55,7 @@ function fullState({ workflowId, runId, messageTag }: typeof ordinary, slots: nu
       spent: Array.from({ length: slots }, () => nowMs),
       freed: Array.from({ length: slots }, (_, index) => nowMs + index),
     },
-    lastSends: copies(state.lastSends, 2_000, Math.min(1_000, slots)).map((send) => ({
+    shownSends: copies(state.shownSends, 2_000, Math.min(1_000, slots)).map((send) => ({
       ...send,
       outcomeAtMs: nowMs,
       outcome: 'unknown',

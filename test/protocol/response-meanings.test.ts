@@ -18,8 +18,8 @@ it.each([
   [499, 'other', 'rejected', 'rejected'],
   [503, 'none', 'unknown', 'service'],
   [999, 'none', 'unknown', 'service'],
-] as const)('HTTP %i with the body %s means %s for a message and %s for a read', (status, body, message, read) => {
-  expect(meaningOf(status, body)).toMatchObject({ message, read });
+] as const)('HTTP %i with the body %s means %s for a message and %s for a read', (status, body, ofMessage, ofRead) => {
+  expect(meaningOf(status, body)).toMatchObject({ ofMessage, ofRead });
 });
 
 it('the docs say of each response what it means for a message and for a read', async () => {
@@ -32,11 +32,11 @@ it('the docs say of each response what it means for a message and for a read', a
     .split('\n')
     .slice(2, -1)
     .map((line) => line.split(/\s*\|\s*/).slice(1, 4));
-  const shown = rows.map(([response, message, read]) => [/^[\dx, ]*[\dx]/.exec(response ?? '')?.[0], message, read]);
-  const expected = responseMeanings.map(({ statuses, message, read }) => [
+  const shown = rows.map(([response, ...meanings]) => [/^[\dx, ]*[\dx]/.exec(response ?? '')?.[0], ...meanings]);
+  const expected = responseMeanings.map(({ statuses, ofMessage, ofRead }) => [
     statuses.join(', '),
-    `\`${message}\``,
-    `\`${read}\``,
+    `\`${ofMessage}\``,
+    `\`${ofRead}\``,
   ]);
   expect(shown).toEqual(expected);
 });

@@ -5,7 +5,7 @@ import { Client, Connection, type WorkflowHandle } from '@temporalio/client';
 import { type SearchAttributePair, TypedSearchAttributes } from '@temporalio/common';
 import { expect, onTestFinished } from 'vitest';
 import { createBudgets } from '../../src/activities/budgets.js';
-import type { ListedSend } from '../../src/budget/counting.js';
+import type { ListedFollowUp } from '../../src/budget/counting.js';
 import { DEFAULT_BUDGET_SETTINGS } from '../../src/client/budget-handle.js';
 import { FollowUpClient, type ListFilter } from '../../src/client/index.js';
 import { followUpStates, followUpWorkflowId, openStates, SearchAttribute } from '../../src/contract/index.js';
@@ -133,7 +133,7 @@ export async function checkListQueries(address: string, isUnified: boolean): Pro
   };
   const jobsOfSends = async (sinceMs: number) => {
     const { sends } = await listSends({ projectId: 'sends', sinceMs });
-    const describe = ({ workflowId, isRunning, sentAtMs }: ListedSend) =>
+    const describe = ({ workflowId, isRunning, sentAtMs }: ListedFollowUp) =>
       [workflowId.split('/')[2], isRunning, sentAtMs].join(' ').trim();
     return sends.map(describe).sort();
   };

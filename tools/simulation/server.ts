@@ -1,7 +1,7 @@
 import { ApplicationFailure, TimeoutFailure } from '@temporalio/common';
 import { msToNumber } from '@temporalio/common/lib/time.js';
 import type { FollowUpSignal } from '../../src/budget/budget.js';
-import type { ListedSend } from '../../src/budget/counting.js';
+import type { ListedFollowUp } from '../../src/budget/counting.js';
 import { defined } from '../../src/common/index.js';
 import { Failed } from '../../src/follow-up/failed.js';
 import { outcomeOf } from './client.js';
@@ -170,7 +170,7 @@ export class Server implements Host {
   }
 
   /** Temporal's list of follow-ups, as it was a while ago. */
-  list({ sinceMs }: { sinceMs: number }): ListedSend[] {
+  list({ sinceMs }: { sinceMs: number }): ListedFollowUp[] {
     const shownMs = this.world.nowMs - this.world.chance.between(0, 3_000);
     const followUps = [...this.runs.values()].flat().filter(({ workflowId }) => workflowId.startsWith('follow-up/'));
     const found = followUps.flatMap(({ workflowId, startedAtMs, closedAtMs, states, end }) => {

@@ -23,7 +23,7 @@ export interface Arrival {
 const REFUSALS = [401, 402, 429] as const;
 
 const responseOf = (statusCode: number, body: BodyKind = 'other', more: Partial<SendMessageOutcome> = {}) => ({
-  ...{ outcome: meaningOf(statusCode, body).message, statusCode, ...more },
+  ...{ outcome: meaningOf(statusCode, body).ofMessage, statusCode, ...more },
 });
 
 /** The agent job service: jobs with turns, replicas that lag, refusals. Its log of arrivals is the truth. */
@@ -76,7 +76,7 @@ export class Service {
     const { until, world, settings } = this;
     const { nowMs, chance } = world;
     const failed = (statusCode: number, more = {}): GetJobOutcome => ({
-      ...{ kind: 'failed', reason: meaningOf(statusCode).read as GetJobFailureReason, message: String(statusCode) },
+      ...{ kind: 'failed', reason: meaningOf(statusCode).ofRead as GetJobFailureReason, message: String(statusCode) },
       ...{ statusCode, ...more },
     });
     const refusal = REFUSALS.find((each) => until[each] > nowMs);
