@@ -59,7 +59,8 @@ export function createBudgets(
     },
 
     /**
-     * Whether another run has delivered the message. Without a budget, `no`. Asks a silent budget again for 3 s.
+     * Whether another run has delivered the message. Without a budget, `no`. Takes about 9 s at most, or longer
+     * while other calls to the budget wait.
      *
      * @throws Error if the budget does not reply
      */

@@ -165,13 +165,14 @@ export class Batch {
   }
 
   /**
-   * Applies a part's report. Returns whether it was new. A part that was reset after its end continues, and its latest
+   * Applies a part's report. Returns whether it was new, or whether the part needs an order. A part that was reset after its end continues, and its latest
    * report counts.
    */
   take(report: PartReport, nowMs: number): boolean {
     const { hash, open, counts, ended } = report;
     const part = this.state.parts[report.part];
-    if (part?.hash !== hash || !takeReport(part.conversation, report)) return false;
+    if (part?.hash !== hash) return false;
+    if (!takeReport(part.conversation, report)) return report.needsOrder === true;
     if (endedOf(counts) > endedOf(part.counts)) this.#noteEnded(nowMs);
     Object.assign(part, { open, counts });
     for (const { index, status, prLink, error } of ended) {

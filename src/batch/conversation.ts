@@ -68,7 +68,12 @@ export function takeReport(
   { number, order: followed, needsOrder, open }: PartReport,
 ): boolean {
   const { order, reported } = conversation;
-  if (number <= reported || followed < order.since) return false;
+  if (number <= reported) return false;
+  if (followed < order.since) {
+    // The part has missed the order from which on its reports count.
+    if (needsOrder) conversation.order = { ...order, number: order.number + 1 };
+    return false;
+  }
   conversation.reported = number;
   // After a reset, the part may follow an older order, or one that this run of the batch does not know.
   conversation.sent = followed;

@@ -38,6 +38,8 @@ const LAST_LOOK_MS = 30 * 60_000;
 /** The same interval while Temporal reports all ends, as far as the part knows. */
 const RARE_LOOK_MS = 6 * 60 * 60_000;
 const ASKED_AT_ONCE = 100;
+/** Interval at which a part asks for an order that does not come: a new batch with its batch's id may have other parts. */
+const ASK_AGAIN_MS = 3_600_000;
 /** How long Temporal may take to start a child: a busy server takes seconds. */
 const START_WITHIN_MS = 60_000;
 
@@ -50,6 +52,8 @@ export class PartFlow extends Flow {
   readonly #part: Part;
   #isReporting = false;
   #reportedAtMs = -Infinity;
+  /** When it asks again for an order that has not come. */
+  #asksAgainAtMs = Infinity;
   #hasNews = true;
   /**
    * Whether the run of the batch that sent the latest order has just accepted a report. Only then do follow-ups start.
@@ -86,7 +90,9 @@ export class PartFlow extends Flow {
   }
 
   receive(order: SentOrder): void {
-    this.batchRunId = order.batchRunId;
+    this.#asksAgainAtMs = Infinity;
+    // The part ignores an older order.
+    if (order.number > this.#part.order.number) this.batchRunId = order.batchRunId;
     this.#part.receive(order);
     // A reset of the batch takes its cancel back.
     if (!this.#part.order.cancel) this.#isCancelled = false;
@@ -276,6 +282,10 @@ export class PartFlow extends Flow {
   /** Sends one report at a time, at intervals. The last report is immediate. */
   #report(nowMs: number): void {
     const part = this.#part;
+    if (nowMs >= this.#asksAgainAtMs) {
+      this.#asksAgainAtMs = Infinity;
+      this.#hasNews = true;
+    } else if (this.#asksAgainAtMs < Infinity) this.port.wakeAt(this.#asksAgainAtMs);
     // Until it knows what an earlier run started, a report would make its batch forget that.
     if (!this.#hasNews || this.#isReporting || this.#isAdopting) return;
     const dueAtMs = this.#reportedAtMs + REPORT_EVERY_MS * (1 + Math.floor(this.input.part / PARTS_AT_FULL_PACE));
@@ -285,12 +295,15 @@ export class PartFlow extends Flow {
     this.#reportedAtMs = nowMs;
     this.during(async () => {
       const report = part.report(nowMs);
-      this.#isWanted = await this.port.reportToBatch(report, this.batchRunId);
-      if (this.#isWanted) part.noteReported(report);
+      const isAccepted = await this.port.reportToBatch(report, this.batchRunId);
+      // An order that came meanwhile needs a report of its own, to the run that sent it.
+      this.#isWanted = isAccepted && report.order === part.order.number;
+      if (isAccepted) part.noteReported(report);
       else if (await this.port.reportToBatch({ ...report, needsOrder: true })) {
         part.noteReported(report);
         // The next report is on the order of the run that runs now, and must reach that run before it closes.
         this.#reportedAtMs = -Infinity;
+        if (report.order === part.order.number) this.#asksAgainAtMs = this.port.nowMs() + ASK_AGAIN_MS;
       }
       // The batch no longer runs. New items could be neither seen nor stopped.
       else this.#stop('The batch ended before it was started');

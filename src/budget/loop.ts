@@ -16,7 +16,7 @@ export interface RecentSends {
 
 /** What a budget needs from its environment: a Temporal workflow or the simulation. No call rejects. */
 export interface BudgetPort {
-  /** This run or, after a reset, the run that it replaces. */
+  /** This run or, after resets, the first of the runs that it replaces. */
   readonly originalRunId: string;
   readonly isContinued: boolean;
   nowMs(): number;

@@ -66,14 +66,14 @@ function verdictOn(state: BudgetState, ask: Ask, latest: LatestSend): Verdict {
 }
 
 function earlierSend(ask: Ask, latest: LatestSend, verdict: Verdict): EarlierSend {
-  const { sendNumber, outcome = null, outcomeAtMs = 0, grantedAtMs, overAtMs } = latest;
+  const { sendNumber, outcome = null, outcomeAtMs = 0, grantedAtMs, overAtMs, isFromList } = latest;
   const isOtherMessage = verdict === 'superseded' && latest.messageTag !== ask.messageTag;
   return {
     kind: 'earlierSend',
     runId: ask.runId,
     sendNumber,
     outcome: isOtherMessage ? 'unknown' : outcome,
-    ...{ outcomeAtMs, grantedAtMs, overAtMs, verdict },
+    ...{ outcomeAtMs, grantedAtMs, overAtMs, verdict, ...(isFromList && { isFromList }) },
   };
 }
 

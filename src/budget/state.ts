@@ -116,7 +116,7 @@ export interface BudgetState {
   /** Follow-ups that found no place for their job. They get the next places, in the order of their starts. */
   turnedAway: TurnedAway[];
   grants: Grant[];
-  /** For each send that is over, the time at which its slot's window starts, in epoch milliseconds. */
+  /** For each send that is over, the time from which its slot is in use for one window, in epoch milliseconds. */
   spent: number[];
   /** The same times for slots that are free again, in order. If the window gets longer, these slots are in use again. */
   freed: number[];

@@ -3,7 +3,7 @@ import { type BudgetState, type InJobLine, jobKey, jobLineOf, type TurnedAway } 
 
 // Follow-ups that found no place for their job are called back, the oldest first, when there is one.
 
-/** How long a follow-up that is called back keeps its turn before later ones. */
+/** How long a follow-up that is called back stays ahead of later ones. */
 const CALL_BACK_MS = 60_000;
 /** So many follow-ups without a place for their job are called back when there is one. The others ask by themselves. */
 const MAX_TURNED_AWAY = 200;
@@ -37,7 +37,7 @@ export function callBack(state: BudgetState, places: number, nowMs: number): str
   });
 }
 
-/** Whether a follow-up without a place keeps its place before later ones: until it had the time to come back. */
+/** Whether a follow-up without a place stays ahead of later ones: until it has had the time to come back. */
 export function isExpected({ calledAtMs }: TurnedAway, nowMs: number): boolean {
   return calledAtMs === undefined || nowMs - calledAtMs < CALL_BACK_MS;
 }

@@ -150,9 +150,9 @@ async function reportOutcome(
 
 /** @throws Failed if this run cannot learn what became of the send */
 function takeOver({ display, doubt }: StepContext, reply: EarlierSend): SendResult {
-  const { verdict, sendNumber, outcome, grantedAtMs } = reply;
+  const { verdict, sendNumber, outcome, grantedAtMs, isFromList } = reply;
   // The outcomes of the sends before it are not known.
-  if (sendNumber > 1) doubt.raise({ mayHaveResent: true });
+  if (sendNumber > 1 || isFromList) doubt.raise({ mayHaveResent: true });
   else if (verdict === 'undelivered') doubt.ruleOut(reply);
   if (verdict === 'superseded' || verdict === 'forgotten') throw keyUsed(verdict, outcome);
   const neverBegan = verdict === 'undelivered' && sendNumber === 1 && outcome === 'notSent';

@@ -27,7 +27,7 @@ export function jobNotFound(message: string, delivered: Delivered): Failed {
 }
 
 export function messageRejected(doubt: Doubt, sent: SendResult): Failed {
-  const { message = 'an earlier run received the reason', statusCode } = sent;
+  const { message = 'the reason is in the history of an earlier run', statusCode } = sent;
   const details = { serviceMessage: message, ...(statusCode !== undefined && { statusCode }) };
   const text = `The service refused the message: ${message}`;
   return new Failed(FailureType.MessageRejected, text, doubt.delivered(), details);

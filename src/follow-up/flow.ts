@@ -21,7 +21,7 @@ import { watchTurn } from './watch-turn.js';
 const SHORTEST_ASK_MS = 60_000;
 /** Further uses of `pollNow` in a row are ignored, so that the watch lasts long enough to confirm an end. */
 const POLLS_IN_A_ROW = 5;
-/** With the default `poll`, a watch makes its first four reads in this time. Two that are ten seconds apart confirm an end. */
+/** With the default `poll`, a watch makes three reads in this time. Two that are ten seconds apart confirm an end. */
 const LONGEST_CONFIRMATION_MS = 40_000;
 
 /**

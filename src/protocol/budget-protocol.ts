@@ -149,6 +149,8 @@ const earlierSendSchema = z.object({
   outcomeAtMs: instantMsSchema,
   grantedAtMs: instantMsSchema,
   overAtMs: instantMsSchema,
+  /** Set if Temporal's list showed it: there may have been other sends before it. */
+  isFromList: z.literal(true).exactOptional(),
 });
 export type EarlierSend = z.infer<typeof earlierSendSchema>;
 

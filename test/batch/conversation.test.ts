@@ -55,6 +55,14 @@ describe('the order of a part', () => {
     expect(orderToSend(conversation)).toBeUndefined();
   });
 
+  test('is sent with a higher number to a part that asks for one, but follows an order from before its restart', () => {
+    const conversation = startedConversation();
+    renewOrder(conversation, { share: 5 }, 200);
+    orderToSend(conversation);
+    expect(takeReport(conversation, { ...report(300, 50), needsOrder: true })).toBe(false);
+    expect(orderToSend(conversation)).toMatchObject({ number: 201, share: 5 });
+  });
+
   test.each([{ share: 6 }, { share: 5, until: 3 }, { share: 5, cancel: true as const }])(
     'has a higher number if it changes to %o, even at the same time',
     (change) => {

@@ -179,6 +179,37 @@ describe('a part whose batch was reset, continued as new or started again', () =
     expect(part.outcomes()[1]).toMatchObject({ type: 'Cancelled', delivered: 'no' });
   });
 
+  test('starts nothing on an order that came while a report to an earlier run was under way', async () => {
+    const part = await startPart({ order: { ...ORDER, share: 1 } });
+    part.known.set(FIRST, { outcome: { status: 'completed', prLink: null } });
+    part.onReport = () => {
+      if (part.batchRunId !== FIRST_RUN) return;
+      part.batchRunId = 'run-3';
+      part.flow.receive({ ...ORDER, number: 2, batchRunId: SECOND_RUN });
+    };
+    await part.fireTimersUntil(() => part.reports.at(-1)?.needsOrder === true);
+    expect(part.started).toEqual([FIRST]);
+  });
+
+  test('stays with the run whose order it follows if another run sends an older order', async () => {
+    const part = await startPart({ order: { ...ORDER, number: 5, share: 1 } });
+    part.batchRunId = SECOND_RUN;
+    await part.order({ number: 5, share: 0 });
+    part.known.set(FIRST, { outcome: { status: 'completed', prLink: null } });
+    await part.fireTimersUntil(() => part.reports.at(-1)?.counts.completed === 1);
+    expect(part.reports.at(-1)).toMatchObject({ needsOrder: true });
+    expect(part.started).toEqual([FIRST]);
+  });
+
+  test('asks again each hour for an order that does not come', async () => {
+    const part = await startWithNextRun();
+    const { length } = part.reports;
+    const askedAtMs = part.nowMs;
+    await part.fireTimersUntil(() => part.reports.length > length);
+    expect(part.nowMs).toBe(askedAtMs + 60 * MINUTE);
+    expect(part.reports.at(-1)).toMatchObject({ needsOrder: true });
+  });
+
   test('starts nothing on an order of a run that has closed since', async () => {
     const part = await startWithNextRun();
     part.batchRunId = 'run-3';

@@ -186,7 +186,7 @@ describe('the reply to a listed follow-up', () => {
   it('says "unknown", and uses no second slot', () => {
     const budget = new TestBudget({ isCounting: true });
     budget.book([closed('a')]);
-    expect(budget.ask('a', afterReset)).toMatchObject({ kind: 'earlierSend', outcome: 'unknown' });
+    expect(budget.ask('a', afterReset)).toMatchObject({ kind: 'earlierSend', outcome: 'unknown', isFromList: true });
     expect(budget.usedSlots()).toBe(1);
   });
 

@@ -55,6 +55,13 @@ describe('a run after a reset with onUnknownDelivery "resend"', () => {
     expect(scene.sent).toHaveLength(0);
   });
 
+  it('does not send again if a budget that was replaced knows only one of the sends', async () => {
+    const asks = [earlierSend({ sendNumber: 1, outcome: 'unknown', isFromList: true }), granted()];
+    const scene = new Scene({ asks, job: () => rest, mayHaveSent: true }, resend);
+    expect(await scene.end()).toMatchObject({ type: 'DeliveryUnknown', delivered: 'unknown' });
+    expect(scene.sent).toHaveLength(0);
+  });
+
   it('does not send again after a send of its own if the run before may have sent twice', async () => {
     const asks = [earlierSend({ sendNumber: 2, outcome: 'limited', verdict: 'undelivered' }), granted(), granted()];
     const scene = new Scene({ asks, sends: [outcomeUnknown, {}], job: () => rest, mayHaveSent: true }, resend);
