@@ -42,7 +42,7 @@ export interface StartWorkerOptions {
    * @default the export of `config.temporal.dataConverterModule`, or Temporal's own
    */
   dataConverter?: DataConverter;
-  /** For both Temporal workers. Activities run in the one for follow-ups, but `listRecentSends`. @default none */
+  /** For both Temporal workers. Activities run in the one for follow-ups, except `listRecentSends`. @default none */
   interceptors?: WorkerInterceptors;
   /**
    * Plugins of Temporal's SDK for the connections, clients, workers and the workflow bundle. A plugin that sets

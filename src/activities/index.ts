@@ -43,7 +43,7 @@ export function createActivities(dependencies: ActivityDependencies) {
 
     watchJob: createWatchJob(dependencies),
 
-    /** Lists follow-ups of a project that may have sent: see {@link listSends}. */
+    /** Lists a project's follow-ups that may have sent: see {@link listSends}. */
     async listRecentSends(query: SendsQuery): Promise<RecentSends> {
       // A send may still leave during the lease and the drain, even after its follow-up was closed.
       const sinceMs = query.sinceMs - leaseMs - drainMs;

@@ -21,8 +21,8 @@ const SHORT_SLEEP_MS = 1_000;
 
 /**
  * The activity that polls the job until the request's goal is reached. It sleeps in this process if few watches do;
- * otherwise it fails with the time of the next poll, when the server starts another attempt. Its heartbeats hold what it
- * has seen.
+ * otherwise the attempt fails, and the server starts another one when the next poll is due. Its heartbeats hold what it has
+ * seen.
  *
  * @throws ApplicationFailure `Later`, benign
  */

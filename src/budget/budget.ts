@@ -209,7 +209,7 @@ export class Budget {
     expireTurns(this.state, nowMs);
   }
 
-  /** When something changes by itself that a follow-up waits for, or, for people, when an operator's pause ends. */
+  /** When something changes by itself that a follow-up waits for, or, for people, when a pause ends. */
   nextChangeMs(nowMs: number): number | undefined {
     const { state } = this;
     const { waiters, grants, turns, operatorPause, pace, checkOwnersAtMs } = state;

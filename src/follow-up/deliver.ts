@@ -24,7 +24,7 @@ interface DeliverResult {
   delivery?: Delivery;
 }
 
-/** Longest wait after a refused read prevented a send: the budget knows how long to wait further, and can resume. */
+/** Longest wait after a refused read prevented a send. The budget decides about a longer one, which an operator can end. */
 const LONGEST_REFUSED_MS = 60_000;
 /**
  * A second 404 within this time shows that the job does not exist. The time is long enough for {@link NOT_FOUND_MS} and for

@@ -1,3 +1,4 @@
+import { defined } from '../common/index.js';
 import { type Delivered, type FailureDetails, FailureType } from '../contract/index.js';
 import type { EarlierSend } from '../protocol/index.js';
 import type { SendResult } from './port.js';
@@ -27,9 +28,9 @@ export function jobNotFound(message: string, delivered: Delivered): Failed {
 }
 
 export function messageRejected(doubt: Doubt, sent: SendResult): Failed {
-  const { message = 'the reason is in the history of an earlier run', statusCode } = sent;
-  const details = { serviceMessage: message, ...(statusCode !== undefined && { statusCode }) };
-  const text = `The service refused the message: ${message}`;
+  const { message, statusCode } = sent;
+  const details = defined({ serviceMessage: message, statusCode });
+  const text = `The service refused the message: ${message ?? 'the reason is in the history of an earlier run'}`;
   return new Failed(FailureType.MessageRejected, text, doubt.delivered(), details);
 }
 

@@ -36,8 +36,8 @@ export class FollowUp {
   readonly #slotWait: SlotWait;
   readonly #reconciliation: Reconciliation;
   /**
-   * Set once the message may have been delivered: until then, the job may show its previous turn. If this run fails, the
-   * budget keeps the job's turn until then.
+   * The time until which the job may still show its previous turn. Set once the message may have been delivered. If this
+   * run fails, the budget keeps the job's turn until that time.
    */
   #turnUntilMs: number | undefined;
   /** Bounds how often `pollNow` restarts the watch for an end: each use adds the time that a watch needs to confirm one. */

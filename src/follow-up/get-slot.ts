@@ -202,7 +202,7 @@ export class SlotWait {
     return Math.max(waits.stretchedMs(ASK_SOON_MS), Math.min(waits.stretchedMs(ASK_AGAIN_MS), untilOverdueMs));
   }
 
-  /** Waits until the job is found and at rest. Returns whether that changed nothing: the first poll showed it, or the wait ended early. */
+  /** Waits until the job is found and at rest. Returns whether that changed nothing: the first poll showed it, or the time is over. */
   async #waitForRest(waitReason: 'job-busy' | 'service'): Promise<boolean> {
     const { port, waits, doubt } = this.context;
     const { patienceEndsMs: deadlineMs } = waits;

@@ -4,8 +4,8 @@ import { type Refusal, refusals, type SendOutcome } from '../contract/index.js';
 export type BodyKind = 'job' | 'none' | 'other' | 'unread';
 
 /**
- * Why a GET returned no job. `rejected`: also if the ids are not safe in a path (then nothing was sent). `service`: 3xx
- * is never followed. `invalid-body`: also if it is too long, or not JSON.
+ * Why a GET returned no job. `rejected`: also if the ids are not safe in a path (then nothing was sent). `service`: 3xx,
+ * which is never followed, 408, 409, 425 or 5xx. `invalid-body`: also if it is too long, or not JSON.
  *
  * Without a status: `network`: no connection, or it was lost. `timeout`: the deadline passed. `no-key`: no API key for
  * the project. `not-served`: this worker does not serve the project. In the last two cases nothing was sent.

@@ -71,6 +71,14 @@ describe('a run after a reset with onUnknownDelivery "resend"', () => {
 });
 
 describe('a failed run after a reset', () => {
+  it('quotes nothing of the service if the run before received the refusal', async () => {
+    const asks = [earlierSend({ sendNumber: 1, outcome: 'rejected', verdict: 'undelivered' })];
+    const scene = new Scene({ asks, mayHaveSent: true });
+    const end = await scene.end();
+    expect(end).toMatchObject({ type: 'MessageRejected', delivered: 'no', details: {} });
+    expect(end).not.toHaveProperty('details.serviceMessage');
+  });
+
   it('leaves the delivery unknown if its job is archived', async () => {
     const scene = new Scene({ asks: [archived], mayHaveSent: true });
     expect(await scene.end()).toMatchObject({ type: 'JobArchived', delivered: 'unknown' });
