@@ -53,6 +53,8 @@ export class Log {
     refusals: new Map<string, number>(),
     signals: new Map<string, number>(),
   };
+  /** When follow-ups returned a grant, for example because their job was at work just before the send. */
+  readonly returns: { workflowId: string; atMs: number }[] = [];
   /** Runs of follow-ups. */
   readonly ended: Run[] = [];
   /** Grants that the budget need not wait for: `run/send`, or all of a run or follow-up. */
@@ -105,6 +107,8 @@ export class Log {
     // What is reported again pauses nothing: an operator may have resumed.
     const refusal = event.kind === 'outcome' && (event.refusal ?? refusalOf(event.outcome));
     if (event.kind === 'outcome' && event.outcome === 'sent') this.#limitedAtMs = undefined;
+    if (event.kind === 'outcome' && event.outcome === 'notSent')
+      this.returns.push({ workflowId: event.workflowId, atMs: fromMs });
     if (event.kind === 'end' || !isNew || !refusal) return;
     this.count('refusals', event.workflowId);
     const endMs = event.atMs - 1_000 + (event.retryAfterMs ?? 0);

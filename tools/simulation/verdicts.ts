@@ -13,6 +13,8 @@ const MAX_AN_HOUR = 90;
 const MAX_REFUSED_A_MINUTE = 18;
 /** Who starts so much later asks later, too. */
 const LATER_MS = 1_000;
+/** Until who returned a grant is in line again. */
+const LONGEST_RETURN_MS = 10_000;
 /** For how long a job may be missing. */
 const LEAST_MISSING_MS = 30_000;
 /** For how long a message that is not found may wait for another slot, and be on its way. */
@@ -83,7 +85,11 @@ function judgeOrder({ service, log, callers }: Stage): void {
       settings.jobId === jobId && settings.lane === lane && startsAtMs > first.startsAtMs + LATER_MS;
     // Who does not wait for the end of another's turn may overtake who does.
     const isAlike = ({ settings }: Caller) => whenActive === 'send' || settings.whenActive === whenActive;
-    const later = callers.find((each) => isBehind(each) && isAlike(each) && sentAtMs(each) < sentAtMs(first));
+    // The other may find the job at rest before this one asks again.
+    const returns = log.returns.filter(({ workflowId }) => workflowId === first.workflowId);
+    const isReturned = (nowMs: number) => returns.some(({ atMs }) => atMs <= nowMs && nowMs < atMs + LONGEST_RETURN_MS);
+    const isEarlier = (atMs: number) => atMs < sentAtMs(first) && !isReturned(atMs);
+    const later = callers.find((each) => isBehind(each) && isAlike(each) && isEarlier(sentAtMs(each)));
     const isSent = sentAtMs(first) < Infinity;
     if (later && isSent) log.find('overtaken', first.workflowId, 'by', later.workflowId, seconds(sentAtMs(later)));
   }
