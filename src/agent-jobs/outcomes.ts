@@ -15,8 +15,8 @@ export type GetJobOutcome =
 /** Result of {@link AgentJobsClient.sendMessage}. No text in it holds the API key. */
 export interface SendMessageOutcome {
   /**
-   * What the response means: see `responseMeanings`. `notSent`: certainly no byte of the request was written, or there is no API key
-   * for the project, which another worker may have. `rejected`: also if the ids are not safe in a path.
+   * What the response means: see `responseMeanings`. `notSent`: certainly no byte of the request was written, or there
+   * is no API key for the project, which another worker may have. `rejected`: also if the ids are not safe in a path.
    */
   outcome: SendOutcome;
   statusCode?: number;

@@ -165,8 +165,8 @@ export class Batch {
   }
 
   /**
-   * Applies a part's report. Returns whether it was new, or whether the part needs an order. A part that was reset after its end continues, and its latest
-   * report counts.
+   * Applies a part's report. Returns whether it was new, or whether the part needs an order. A part that was reset
+   * after its end continues, and its latest report counts.
    */
   take(report: PartReport, nowMs: number): boolean {
     const { hash, open, counts, ended } = report;

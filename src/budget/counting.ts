@@ -21,7 +21,8 @@ export interface ListedFollowUp {
 
 /**
  * Books sends that this budget does not remember, the oldest first, each with an unknown outcome. They are
- * dated now, because the list shows only that they were made by now. Returns the follow-ups that lose their place in line, and are to ask again.
+ * dated now, because the list shows only that they were made by now. Returns the follow-ups that lose their place in
+ * line, and are to ask again.
  *
  * @param more.others number of further sends, of which nothing is known
  * @param more.leaseMs time within which a send ends or never starts

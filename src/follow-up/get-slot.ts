@@ -48,7 +48,8 @@ export class SlotWait {
     const isOutdated = this.#signalledReply?.kind === 'granted' || this.#isTurnedAway;
     if (isOutdated && reply.kind === 'waiting') return;
     this.#signalledReply = reply;
-    // An ask that the server repeats, or a watch for rest, can take a long time. After a send, a late grant must not stop the watch.
+    // An ask that the server repeats, or a watch for rest, can take a long time. After a send, a late grant must not
+    // stop the watch.
     const { waits, display } = this.context;
     const { state } = display;
     if (reply.kind === 'granted' && state !== 'polling' && state !== 'reconciling') waits.interrupt();
@@ -202,7 +203,10 @@ export class SlotWait {
     return Math.max(waits.stretchedMs(ASK_SOON_MS), Math.min(waits.stretchedMs(ASK_AGAIN_MS), untilOverdueMs));
   }
 
-  /** Waits until the job is found and at rest. Returns whether that changed nothing: the first poll showed it, or the time is over. */
+  /**
+   * Waits until the job is found and at rest. Returns whether that changed nothing: the first poll showed it, or the
+   * time is over.
+   */
   async #waitForRest(waitReason: 'job-busy' | 'service'): Promise<boolean> {
     const { port, waits, doubt } = this.context;
     const { patienceEndsMs: deadlineMs } = waits;

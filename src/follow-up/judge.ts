@@ -219,7 +219,10 @@ export function isLinkNew(job: AgentJob, baseline: Baseline): boolean {
   return baseline.job.prLink !== undefined && newFields(job, baseline).includes('prLink');
 }
 
-/** Whether a job differs from both how it was before the send and the end of the previous turn. A missing field is no difference. */
+/**
+ * Whether a job differs from both how it was before the send and the end of the previous turn. A missing field is no
+ * difference.
+ */
 function hasChanged(job: AgentJob, baseline: Baseline): boolean {
   return newFields(job, baseline).some((field) => job[field] !== undefined);
 }

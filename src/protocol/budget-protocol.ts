@@ -45,7 +45,10 @@ const refusedRead = { statusCode, refusal: z.enum(refusals).exactOptional(), ret
 /** Identifies a send of a run. A grant belongs to one run, and a reset makes another. */
 const send = {
   runId: z.string().min(1).max(64),
-  /** 1 for the first send; increases after each send that was not delivered or that an operator or `onUnknownDelivery` has repeated. */
+  /**
+   * 1 for the first send; increases after each send that was not delivered or that an operator or `onUnknownDelivery`
+   * has repeated.
+   */
   sendNumber: z.int().min(1).max(1_000_000),
 };
 

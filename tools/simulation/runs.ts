@@ -16,7 +16,10 @@ export interface Outcome {
 
 type Handlers = Record<string, (input: unknown) => unknown>;
 
-/** The code of a workflow with its input. `begin` returns its main function, and what receives signals and updates. `prompt`: of a follow-up. */
+/**
+ * The code of a workflow with its input. `begin` returns its main function, and what receives signals and updates.
+ * `prompt`: of a follow-up.
+ */
 export interface Code {
   begin(run: Run): { main: () => Promise<unknown>; handlers: Handlers };
   prompt?: string;
