@@ -112,7 +112,7 @@ export class FollowUp {
       while (!result) {
         const delivery = await this.#untilDelivered();
         const end = await watchTurn(this.#context, delivery);
-        if (end === 'foreign') this.#allowTimeToAsk(delivery.sentAtMs + this.settings.jobTimeoutMs);
+        if (end === 'foreign') this.#allowTimeToAsk(delivery);
         else result = end;
       }
       await this.port.reportToBudget({ kind: 'end', jobAtEnd: fingerprint(result.job) });
@@ -146,7 +146,7 @@ export class FollowUp {
         const isCertain = delivery.kind === 'sent';
         const found = isCertain ? delivery : await this.#reconciliation.reconcile(delivery, result.message);
         if (found === 'foreign') {
-          this.#allowTimeToAsk(delivery.sentAtMs + this.settings.jobTimeoutMs);
+          this.#allowTimeToAsk(delivery);
           continue;
         }
         if (found) return found;
@@ -160,8 +160,9 @@ export class FollowUp {
    * A run whose predecessor had the grant or the job's turn asks the budget what became of it, also after
    * `budgetWaitTimeout`. If the message was sent, it asks for as long as it would watch.
    */
-  #allowTimeToAsk(untilMs = 0): void {
-    this.#context.waits.extendPatience(Math.max(untilMs, this.port.nowMs() + SHORTEST_ASK_MS));
+  #allowTimeToAsk(delivery?: Delivery): void {
+    const watchedUntilMs = delivery ? delivery.sentAtMs + this.settings.jobTimeoutMs : 0;
+    this.#context.waits.extendPatience(Math.max(watchedUntilMs, this.port.nowMs() + SHORTEST_ASK_MS));
   }
 
   /**

@@ -6,7 +6,6 @@ import {
   condition,
   isCancellation,
   metricMeter,
-  patched,
   proxyActivities,
   proxyLocalActivities,
   sleep,
@@ -31,7 +30,7 @@ import {
   type Trouble,
 } from '../follow-up/port.js';
 import { createDisplay } from './follow-up-display.js';
-import { isFirstRun } from './this-run.js';
+import { isFirstRun, wasResetAfter } from './this-run.js';
 
 /** Reading the job takes at most 7 s, and a call to the budget 5 s. As a local activity, both cost one event. */
 const localOnce = proxyLocalActivities<Activities>({ startToCloseTimeout: '15s', retry: { maximumAttempts: 1 } });
@@ -89,8 +88,7 @@ export function createPort({ projectId, poll }: FollowUpSettings): FollowUpPort 
       });
       return { ...asking, result };
     },
-    // The marker makes replays return the original result. It names the run, because a later reset keeps the marker.
-    wasResetAfter: (thatRunId) => thatRunId !== runId && patched(`asks-after-${thatRunId}`),
+    wasResetAfter,
     isHistoryFull: () => workflowInfo().historySize > MAX_BYTES || workflowInfo().historyLength > MAX_EVENTS,
     wasDelivered: (messageTag) => wasDelivered(projectId, messageTag),
     readJob,

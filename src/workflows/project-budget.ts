@@ -3,7 +3,6 @@ import {
   CancellationScope,
   condition,
   getExternalWorkflowHandle,
-  patched,
   proxyLocalActivities,
   setCurrentDetails,
   setHandler,
@@ -39,7 +38,7 @@ import {
 import { createBudgetMetrics } from './budget-metrics.js';
 import { handleUpdates } from './budget-updates.js';
 import { accept, invalidInput } from './failures.js';
-import { continueAsNew, isContinued, isNextRunDue } from './this-run.js';
+import { continueAsNew, isContinued, isNextRunDue, wasResetAfter } from './this-run.js';
 
 const { listRecentSends } = proxyLocalActivities<Activities>({
   startToCloseTimeout: '20s',
@@ -118,8 +117,7 @@ function createPort(projectId: string, budget: Budget, isAskedToCancel: () => bo
     signal: signalFollowUp,
     listRecentSends: (query) =>
       listRecentSends.executeWithOptions({ summary: 'list earlier sends' }, [{ projectId, ...query }]),
-    // The marker makes replays return the original result. It names the run, because a later reset keeps the marker.
-    wasResetAfter: (runId) => workflowInfo().runId !== runId && patched(`counts-after-${runId}`),
+    wasResetAfter,
     isNextRunDue,
     mustNextRunBegin: () => workflowInfo().continueAsNewSuggested,
     show: () => {

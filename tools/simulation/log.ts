@@ -61,6 +61,8 @@ export class Log {
   readonly givenBack = new Set<string>();
   /** When each send was granted. */
   readonly #grants = new Map<string, number>();
+  /** Grants of budgets that were closed or reset. */
+  #earlierGrants = new Set<string>();
   #pauses: Pause[] = [];
   /** When a message was first answered by 429, unless another was accepted since. */
   #limitedAtMs: number | undefined;
@@ -83,7 +85,10 @@ export class Log {
   closed(run: Run): void {
     // Another budget does not know of its pauses.
     if (run.code.prompt !== undefined) this.ended.push(run);
-    else if (run.workflowId === BUDGET_ID && run.status !== 'continued') this.#forget();
+    else if (run.workflowId === BUDGET_ID && run.status !== 'continued') {
+      this.#forget();
+      this.#earlierGrants = new Set(this.#grants.keys());
+    }
     const { error } = run.end;
     if (error && !(error instanceof Failed)) this.find('crash', run.workflowId, error.stack);
   }
@@ -112,7 +117,8 @@ export class Log {
     if (event.kind === 'end' || !isNew || !refusal) return;
     this.count('refusals', event.workflowId);
     const endMs = event.atMs - 1_000 + (event.retryAfterMs ?? 0);
-    this.#pauses.push({ by: 'service', of: event.workflowId, fromMs, endMs });
+    // A budget that did not grant the send may not know its message, so only the project waits.
+    if (!this.#earlierGrants.has(grant)) this.#pauses.push({ by: 'service', of: event.workflowId, fromMs, endMs });
     // What is refused again may concern the message alone, and a key may have been replaced.
     if (refusal !== 'limited' || this.counts.refusals.get(event.workflowId)! > 1) return;
     // A message that was granted since another met the limit has met it as well, so it is the project's.

@@ -11,6 +11,8 @@ const SLACK_MS = 600_000;
 const MAX_AN_HOUR = 90;
 /** Ten are under way. A pause of a second, one of four, and so on, each let one probe. */
 const MAX_REFUSED_A_MINUTE = 18;
+/** Messages that may be under way when the service begins to refuse once more, after it has accepted a probe. */
+const MAX_UNDER_WAY = 10;
 /** Who starts so much later asks later, too. */
 const LATER_MS = 1_000;
 /** Until who returned a grant is in line again. */
@@ -36,7 +38,13 @@ export function judgeSeed(stage: Stage, hasBatch: boolean): void {
   const crowd = counted.find(({ atMs }, i) => i >= limit && atMs - counted[i - limit]!.atMs < windowMs);
   if (crowd) log.find('over', `${limit + 1} within a window at`, seconds(crowd.atMs), crowd.prompt);
   const refused = arrivals.filter(({ isRefused, isUnclear }) => isRefused || isUnclear);
-  const flood = refused.find(({ atMs }, i) => atMs - (refused[i - MAX_REFUSED_A_MINUTE]?.atMs ?? -Infinity) < 60_000);
+  const isFlood = ({ atMs }: Arrival, i: number) => {
+    const firstMs = refused[i - MAX_REFUSED_A_MINUTE]?.atMs ?? -Infinity;
+    const isRenewed = arrivals.some((each) => each.isAccepted && each.atMs > firstMs && each.atMs < atMs);
+    const since = refused[i - MAX_REFUSED_A_MINUTE - (isRenewed ? MAX_UNDER_WAY : 0)];
+    return atMs - (since?.atMs ?? -Infinity) < 60_000;
+  };
+  const flood = refused.find(isFlood);
   if (flood && !isBudgetLost(has) && !has.has('commands')) log.find('hammered', seconds(flood.atMs));
   const keepsOrder: readonly Fault[] = [
     'commands',
