@@ -94,7 +94,9 @@ export class Server implements Host {
   /** Starts a run that goes on from what was written `before` a step of another. Later signals and updates come again. */
   async reset(run: Run, before: number): Promise<void> {
     const { workflowId } = run;
-    const kept = run.tasks.slice(0, before).findLastIndex(({ endsTask }) => endsTask) + 1;
+    // A reset can repeat the task that closed the run, but not begin after it.
+    const last = ['running', 'terminated'].includes(run.status) ? run.tasks.length : run.tasks.length - 1;
+    const kept = run.tasks.slice(0, Math.min(before, last)).findLastIndex(({ endsTask }) => endsTask) + 1;
     const all = this.runs.get(workflowId) ?? [];
     const later = all.slice(all.indexOf(run)).flatMap((each) => each.tasks.slice(each === run ? kept : 0));
     const again = [...later.flatMap(({ events }) => events), ...(all.at(-1)?.inbox ?? [])];
