@@ -1,6 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Context } from '@temporalio/activity';
-import { type Client, WithStartWorkflowOperation, WorkflowExecutionAlreadyStartedError } from '@temporalio/client';
+import {
+  type Client,
+  WithStartWorkflowOperation,
+  WorkflowExecutionAlreadyStartedError,
+  WorkflowNotFoundError,
+} from '@temporalio/client';
 import { type Delivered, projectBudgetWorkflowId, WorkflowType } from '../contract/index.js';
 import {
   type Ask,
@@ -77,11 +82,13 @@ export function createBudgets(
       }
     },
 
-    /** Signals a report to a project's budget, which can miss it if it does not run. */
-    async report(projectId: string, report: FollowUpReport): Promise<void> {
-      const budget = client.workflow.getHandle(projectBudgetWorkflowId(projectId));
-      await ifFound(() => withDeadline(client, () => budget.signal(reportSignal, report)));
-    },
+    /**
+     * Signals a report to a project's budget, which misses it if its last run is closed. The outcome of a send starts a
+     * budget if Temporal keeps none of the project: it was deleted during the send, which Temporal's list may not show
+     * yet.
+     */
+    report: (projectId: string, report: FollowUpReport): Promise<void> =>
+      sendReport(client, { projectId, taskQueue, settings }, report),
 
     listSends: (query: SendsQuery) => listSends(client, query),
   };
@@ -95,6 +102,25 @@ async function askOnce(client: Client, budget: Parameters<typeof firstBudgetStar
     );
   } catch (error) {
     throw error instanceof WorkflowExecutionAlreadyStartedError ? new BudgetStoppedError(budget.projectId) : error;
+  }
+}
+
+async function sendReport(
+  client: Client,
+  budget: Parameters<typeof firstBudgetStart>[0],
+  report: FollowUpReport,
+): Promise<void> {
+  const { workflow } = client;
+  const start = firstBudgetStart(budget);
+  const signal = { signal: reportSignal, signalArgs: [report] as [FollowUpReport] };
+  const isOfSend = report.kind === 'outcome' && report.outcome !== 'notSent';
+  const send = () => workflow.getHandle(start.workflowId).signal(reportSignal, report);
+  const sendOrStart = () => workflow.signalWithStart(WorkflowType.projectBudget, { ...start, ...signal });
+  try {
+    await withDeadline<unknown>(client, isOfSend ? sendOrStart : send);
+  } catch (error) {
+    const isClosed = error instanceof WorkflowNotFoundError || error instanceof WorkflowExecutionAlreadyStartedError;
+    if (!isClosed) throw error;
   }
 }
 

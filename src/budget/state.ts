@@ -147,12 +147,14 @@ export const jobLineOf = ({ job, lane }: InJobLine): string => `${lane} ${job}`;
 
 /** Highest limit that a worker's configuration may allow. */
 const MAX_LIMIT = 10_000;
+/** The default of `FOLLOW_UP_DRAIN`, until an ask says the worker's. */
+const DEFAULT_DRAIN_MS = 120_000;
 
 export function newState(settings: BudgetSettings, nowMs: number): BudgetState {
   return {
     settings,
     maxLimit: MAX_LIMIT,
-    drainMs: 0,
+    drainMs: DEFAULT_DRAIN_MS,
     isCounting: true,
     rememberedSinceMs: nowMs,
     counts: { grants: 0, limited: 0 },

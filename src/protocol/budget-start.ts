@@ -33,8 +33,8 @@ export function budgetStartOptions({ projectId, taskQueue }: { projectId: string
 }
 
 /**
- * Starts a budget with an update, but only if Temporal keeps no closed one: a stopped budget starts again only by `restore`.
- * `taskQueue` is that of the follow-ups.
+ * Starts a budget with an update or a signal, but only if Temporal keeps no closed one: a stopped budget starts again
+ * only by `restore`. `taskQueue` is that of the follow-ups.
  */
 export function firstBudgetStart(target: ProjectBudgetInput & { taskQueue: string }) {
   const { projectId, settings } = target;

@@ -3,6 +3,7 @@ import { MockActivityEnvironment } from '@temporalio/testing';
 import { DefaultLogger } from '@temporalio/worker';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { BudgetStoppedError, createBudgets } from '../../src/activities/budgets.js';
+import type { SendOutcome } from '../../src/contract/index.js';
 import type { Ask } from '../../src/protocol/index.js';
 
 const settled = () => new Promise<void>((resolve) => setImmediate(resolve));
@@ -18,6 +19,7 @@ function useBudgets() {
     withDeadline: (_: number, inTime: () => Promise<unknown>) => inTime(),
     workflow: {
       executeUpdateWithStart: (_: unknown, { args: [{ workflowId }] }: { args: [Ask] }) => call(workflowId),
+      signalWithStart: (_: unknown, { workflowId }: { workflowId: string }) => call(`${workflowId}, started if new`),
       getHandle: (workflowId: string) => ({ signal: () => call(workflowId) }),
     },
   };
@@ -29,8 +31,11 @@ function useBudgets() {
     reply.catch(() => undefined);
     return { reply, cancel: () => environment.cancel() };
   };
-  const report = () => budgets.report('p', { kind: 'end', workflowId: 'w', runId: 'r' });
-  return { ask, report, open, asked: () => open.map(({ workflowId }) => workflowId).join(', ') };
+  const run = { workflowId: 'w', runId: 'r' };
+  const report = () => budgets.report('p', { kind: 'end', ...run });
+  const reportOutcome = (outcome: SendOutcome) =>
+    budgets.report('p', { kind: 'outcome', ...run, sendNumber: 1, outcome, atMs: 0 });
+  return { ask, report, reportOutcome, open, asked: () => open.map(({ workflowId }) => workflowId).join(', ') };
 }
 
 test('a project has one ask under way at a time, and other projects do not wait for it', async () => {
@@ -138,4 +143,14 @@ test('a report to a budget that does not run is dropped; any other failure of a 
   const lost = report();
   open[1]?.finish(new Error('deadline exceeded'));
   await expect(lost).rejects.toThrow('deadline exceeded');
+});
+
+test('the outcome of a send starts a budget if there is none, but not one that was stopped', async () => {
+  const { reportOutcome, open, asked } = useBudgets();
+  const reports = (['sent', 'unknown', 'limited', 'notSent'] as const).map(reportOutcome);
+  const started = 'project-budget/p, started if new';
+  expect(asked()).toBe([started, started, started, 'project-budget/p'].join(', '));
+  open[0]?.finish(new WorkflowExecutionAlreadyStartedError('closed', 'project-budget/p', 'projectBudget'));
+  for (const { finish } of open.slice(1)) finish();
+  await expect(Promise.all(reports)).resolves.toBeDefined();
 });

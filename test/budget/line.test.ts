@@ -196,6 +196,14 @@ describe('the expected time of a send', () => {
 });
 
 describe('signals to follow-ups in line', () => {
+  it('tell of a grant although an ask that may be a late copy gets it, too', () => {
+    const budget = new TestBudget({ limit: 0 });
+    budget.ask('a');
+    budget.call(({ state }) => Object.assign(state.settings, { limit: 1 }));
+    expect(budget.ask('a')).toMatchObject({ kind: 'granted' });
+    expect(budget.signals()).toMatchObject([{ workflowId: followUp('a'), reply: { kind: 'granted' } }]);
+  });
+
   it('leave no slot in use for those that were closed during a pause', () => {
     const budget = new TestBudget({ limit: 100 });
     budget.pause();

@@ -227,6 +227,21 @@ describe.concurrent('a budget with a backlog', () => {
     await project.endWell([held, await project.start('next')]);
   });
 
+  test('is started again by the outcome of a send during which it was deleted', async () => {
+    const project = newProject();
+    project.addEndlessJob('held');
+    const release = project.holdMessages('held', 'received');
+    const held = await project.start('held');
+    await reaches(held, 'sending');
+    await deleteWorkflow(operated.stack.client, project.budget.workflowId);
+    await eventually('it is gone', async () => (await project.budget.state()) === 'none');
+    release();
+    await reaches(held, 'polling');
+    await counted(project, 1);
+    project.endTurn('held');
+    await project.endWell([held]);
+  });
+
   test('counts its sends again if it is reset a second time', { tags: 'long' }, async () => {
     const project = newProject();
     const followUps = await openWorkingBacklog(project, 5);

@@ -149,6 +149,12 @@ export class Worker implements WorkerProcess {
     return value;
   }
 
+  /** Starts a budget if there is none. One that was stopped starts by hand. */
+  #startBudget(): void {
+    const { server } = this.stage;
+    if (!server.latest(BUDGET_ID)) server.start(BUDGET_ID, this.budgetCode);
+  }
+
   #create() {
     const { world, server, service, log } = this.stage;
     const { settings } = this;
@@ -158,7 +164,7 @@ export class Worker implements WorkerProcess {
           log.count('asks', ask.workflowId);
           if (ask.refusal) log.count('refusals', ask.workflowId);
           world.note('ask', ask.workflowId, ask.runId, ask.sendNumber);
-          if (!server.latest(BUDGET_ID)) server.start(BUDGET_ID, this.budgetCode);
+          this.#startBudget();
           const isTaken = server.deliverByName(BUDGET_ID, 'ask', ask, (said) => reply(said as Error));
           if (!isTaken) reply(new BudgetStoppedError(projectId));
         }),
@@ -166,11 +172,10 @@ export class Worker implements WorkerProcess {
         // So long that the workflow task of a follow-up ends before: a reset can go back to between send and word.
         if (this.stage.has.has('retold')) await this.#sleep(world.chance.between(0, 9_500));
         await this.#ask((reply) => {
-          world.note(
-            'report',
-            JSON.stringify(report),
-            server.deliverByName(BUDGET_ID, 'report', report) ? '' : 'not found',
-          );
+          const isOfSend = report.kind === 'outcome' && report.outcome !== 'notSent';
+          if (isOfSend) this.#startBudget();
+          const isFound = server.deliverByName(BUDGET_ID, 'report', report);
+          world.note('report', JSON.stringify(report), isFound ? '' : 'not found');
           reply(undefined);
         });
       },
