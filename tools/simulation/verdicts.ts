@@ -69,11 +69,12 @@ export function judgeSeed(stage: Stage, hasBatch: boolean): void {
     // A message that is sent again by request may come behind itself.
     const [behind] = accepted;
     const isBehind = settings.whenActive === 'wait' && behind?.isBehind === true;
-    // The limit of `docs/explanation/promises.md`: a message that was sent during a turn may take its end for its own.
+    // A limit of `docs/explanation/promises.md`: a follow-up that sent during a turn may take the end of that turn for its
+    // own, or give up before its own turn begins.
     const isAfterSuch = ({ workflowId: id, isBehind: wasBehind, atMs }: Arrival) =>
       wasBehind && jobOf(id) === settings.jobId && atMs < behind!.atMs;
-    const isFooled = has.has('stale') && isBehind && arrivals.some(isAfterSuch);
-    if (isBehind && !isFooled) log.find('behind', workflowId, seconds(behind.atMs));
+    const isLimit = (has.has('stale') || has.has('impatient')) && isBehind && arrivals.some(isAfterSuch);
+    if (isBehind && !isLimit) log.find('behind', workflowId, seconds(behind.atMs));
     for (const i of runs.keys()) judgeRun(stage, caller, runs.slice(0, i + 1), accepted);
     const last = server.latest(workflowId);
     if (last?.status === 'running') log.find('lost', workflowId, last.runId, last.states.at(-1)?.state);
