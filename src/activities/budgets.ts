@@ -105,6 +105,11 @@ async function askOnce(client: Client, budget: Parameters<typeof firstBudgetStar
   }
 }
 
+/** Whether a report starts a budget if Temporal keeps none of the project. */
+export function startsBudget(report: FollowUpReport): boolean {
+  return report.kind === 'outcome' && report.outcome !== 'notSent';
+}
+
 async function sendReport(
   client: Client,
   budget: Parameters<typeof firstBudgetStart>[0],
@@ -113,11 +118,10 @@ async function sendReport(
   const { workflow } = client;
   const start = firstBudgetStart(budget);
   const signal = { signal: reportSignal, signalArgs: [report] as [FollowUpReport] };
-  const isOfSend = report.kind === 'outcome' && report.outcome !== 'notSent';
   const send = () => workflow.getHandle(start.workflowId).signal(reportSignal, report);
   const sendOrStart = () => workflow.signalWithStart(WorkflowType.projectBudget, { ...start, ...signal });
   try {
-    await withDeadline<unknown>(client, isOfSend ? sendOrStart : send);
+    await withDeadline<unknown>(client, startsBudget(report) ? sendOrStart : send);
   } catch (error) {
     const isClosed = error instanceof WorkflowNotFoundError || error instanceof WorkflowExecutionAlreadyStartedError;
     if (!isClosed) throw error;

@@ -13,7 +13,7 @@ import {
 import { book, bookSend, type ListedFollowUp } from './counting.js';
 import { grantNext } from './grants.js';
 import { forgetLimit, noteTurnEnded } from './learned-limit.js';
-import { enterLine, leaveLine, LINE_CAPACITY, type LineCapacity, lineOf, waiterOf } from './line.js';
+import { enterLine, leaveLine, LINE_CAPACITY, type LineCapacity, lineOf } from './line.js';
 import { changesMs } from './pace.js';
 import { learnFromOutcome, learnFromRead, resume } from './pauses.js';
 import { delayedUntilMs } from './refusals.js';
@@ -60,12 +60,11 @@ export class Budget {
     const recalled = recall(state, ask);
     if (recalled) return recalled;
     forgetTurnedAway(state, workflowId);
-    const isInLine = waiterOf(state, workflowId) !== undefined;
-    const { waiter, full } = enterLine(state, this.capacity, ask, nowMs);
+    const { waiter, isNew, full } = enterLine(state, this.capacity, ask, nowMs);
     learnFromRead(state, waiter, ask, nowMs);
     const grants = this.advance(nowMs);
     // The reply replaces the signal, unless this may be a late copy of an ask, whose reply nobody receives.
-    if (!isInLine) this.#signals = this.#signals.filter((signal) => signal.workflowId !== workflowId || !signal.reply);
+    if (isNew) this.#signals = this.#signals.filter((signal) => signal.workflowId !== workflowId || !signal.reply);
     const granted = grants.find((grant) => grant.workflowId === workflowId);
     if (granted) return claimGrant(latestSendOf(state, workflowId), granted.reply);
     if (full) {

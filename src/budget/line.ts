@@ -45,15 +45,15 @@ export function waitersInOrder(state: BudgetState, line: readonly Waiter[]): Wai
 }
 
 /**
- * Puts a follow-up in line. Also returns `full` if it has no place: it then leaves again unless it is granted a send at
- * once, because waiters for a job or another lane do not block a free slot.
+ * Puts a follow-up in line. Returns whether it `isNew` there. Also returns `full` if it has no place: it then leaves
+ * again unless it is granted a send at once, because waiters for a job or another lane do not block a free slot.
  */
 export function enterLine(
   state: BudgetState,
   capacity: LineCapacity,
   ask: Ask,
   nowMs: number,
-): { waiter: Waiter; full?: Full | undefined } {
+): { waiter: Waiter; isNew: boolean; full?: Full | undefined } {
   const { workflowId, runId, sendNumber, lane, leaseMs, drainMs, messageTag, startedAtMs, jobIs } = ask;
   const current = { runId, sendNumber, lane, leaseMs, drainMs, messageTag, startedAtMs };
   const known = waiterOf(state, workflowId);
@@ -61,7 +61,7 @@ export function enterLine(
   if (jobIs === 'at-rest') forgetWork(state, job);
   if (known) {
     // A late copy of an ask must not turn it into a watcher, because nobody may receive the reply.
-    return { waiter: Object.assign(known, current) };
+    return { waiter: Object.assign(known, current), isNew: false };
   }
   const hasToWait = isTurnTaken(state, { workflowId, job });
   // Another follow-up reports the end of its turn, so nobody need watch for it.
@@ -72,7 +72,7 @@ export function enterLine(
   const waiter: Waiter = { workflowId, job, ...current, lastReason: 'slot', ...more };
   state.waiters.push(waiter);
   sortLine(state);
-  return { waiter, full: full && { kind: 'full', runId, sendNumber, reason: full } };
+  return { waiter, isNew: true, full: full && { kind: 'full', runId, sendNumber, reason: full } };
 }
 
 /** Why there is no place in line; `undefined` if there is one. */

@@ -47,6 +47,15 @@ async function openWorkingBacklog(project: Project, count: number): Promise<Star
   return followUps;
 }
 
+/** A follow-up whose message the service has received and answers only after `release()`. */
+async function startHeld(project: Project): Promise<{ held: StartedFollowUp; release: () => void }> {
+  project.addEndlessJob('held');
+  const release = project.holdMessages('held', 'received');
+  const held = await project.start('held');
+  await reaches(held, 'sending');
+  return { held, release };
+}
+
 async function counted(project: Project, used: number): Promise<void> {
   await eventually('the budget has counted', async () => {
     const status = await project.status();
@@ -215,10 +224,7 @@ describe.concurrent('a budget with a backlog', () => {
 
   test('neither forgets nor repeats a message that is on its way when the budget is reset', async () => {
     const project = newProject();
-    project.addEndlessJob('held');
-    const release = project.holdMessages('held', 'received');
-    const held = await project.start('held');
-    await reaches(held, 'sending');
+    const { held, release } = await startHeld(project);
     await reset(project, 'first');
     release();
     await reaches(held, 'polling');
@@ -229,10 +235,7 @@ describe.concurrent('a budget with a backlog', () => {
 
   test('is started again by the outcome of a send during which it was deleted', async () => {
     const project = newProject();
-    project.addEndlessJob('held');
-    const release = project.holdMessages('held', 'received');
-    const held = await project.start('held');
-    await reaches(held, 'sending');
+    const { held, release } = await startHeld(project);
     await deleteWorkflow(operated.stack.client, project.budget.workflowId);
     await eventually('it is gone', async () => (await project.budget.state()) === 'none');
     release();

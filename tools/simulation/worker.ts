@@ -1,5 +1,5 @@
 import { asyncLocalStorage, CancelledFailure, Context } from '@temporalio/activity';
-import { type Budgets, BudgetStoppedError } from '../../src/activities/budgets.js';
+import { type Budgets, BudgetStoppedError, startsBudget } from '../../src/activities/budgets.js';
 import { createItemFinder } from '../../src/activities/find-items.js';
 import { createActivities } from '../../src/activities/index.js';
 import type { AgentJobsClient, GetJobOutcome, SendMessageOutcome } from '../../src/agent-jobs/index.js';
@@ -172,8 +172,7 @@ export class Worker implements WorkerProcess {
         // So long that the workflow task of a follow-up ends before: a reset can go back to between send and word.
         if (this.stage.has.has('retold')) await this.#sleep(world.chance.between(0, 9_500));
         await this.#ask((reply) => {
-          const isOfSend = report.kind === 'outcome' && report.outcome !== 'notSent';
-          if (isOfSend) this.#startBudget();
+          if (startsBudget(report)) this.#startBudget();
           const isFound = server.deliverByName(BUDGET_ID, 'report', report);
           world.note('report', JSON.stringify(report), isFound ? '' : 'not found');
           reply(undefined);
