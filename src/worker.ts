@@ -1,5 +1,3 @@
-import { randomUUID } from 'node:crypto';
-import { hostname } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from '@temporalio/client';
 import type { DataConverter } from '@temporalio/common';
@@ -9,15 +7,17 @@ import { createBudgets } from './activities/budgets.js';
 import { createItemFinder } from './activities/find-items.js';
 import { createActivities } from './activities/index.js';
 import { type AgentJobsClient, createAgentJobsClient, createApiKeys, type WatchedApiKeys } from './agent-jobs/index.js';
-import { ConfigError, type WorkerConfig } from './config/index.js';
+import { ConfigError, createWorkerIdentity, type WorkerConfig } from './config/index.js';
 import { budgetTaskQueue } from './contract/index.js';
 import { dataConverterPlugin, loadDataConverter, type TemporalPlugin } from './temporal/data-converter.js';
 import { ensureSearchAttributes } from './temporal/search-attributes.js';
+import { ServerClock } from './temporal/server-clock.js';
 import { openTargets, type WebhookTargets } from './webhooks/targets.js';
 import { createWebhookActivities } from './webhooks/webhook-activities.js';
 import { boundSends } from './worker/bound-sends.js';
 import { openConnections } from './worker/connections.js';
 import { meterAgentJobs, meterBudgets } from './worker/metrics.js';
+import { refuseOtherAddress } from './worker/readiness.js';
 import { installRuntime } from './worker/runtime.js';
 import { serve, type Workers, type WorkerService } from './worker/service.js';
 import { notReady, startStatusServer, type WorkerStatus } from './worker/status-server.js';
@@ -59,7 +59,7 @@ export interface StartWorkerOptions {
  * Starts a worker: the status server, the connections (waiting up to 2 minutes for Temporal), the search attributes,
  * then one worker for follow-ups and one for budgets. Installs no signal handlers: see {@link runUntilSignal}.
  *
- * @throws ConfigError when the status address cannot be used, or the process runs on Bun
+ * @throws ConfigError when the status address cannot be used, another worker uses another service, or on Bun
  * @throws TemporalUnreachableError when Temporal cannot be reached or refuses access
  * @throws SearchAttributesError when the search attributes are missing and may not be registered
  */
@@ -71,7 +71,8 @@ export async function startWorker(options: StartWorkerOptions): Promise<WorkerSe
   for (const warning of config.warnings) logger.warn(warning);
   const closers: Closers = [];
   const closeAll = () => closeInReverse(closers, logger);
-  const status: WorkerStatus = { readiness: notReady('starting') };
+  const clock = new ServerClock();
+  const status: WorkerStatus = { readiness: notReady('starting'), clock };
   try {
     const server = config.status && (await startStatusServer(config.status, status));
     if (server) closers.push(() => server.close());
@@ -93,9 +94,11 @@ export async function startWorker(options: StartWorkerOptions): Promise<WorkerSe
     const keys = openKeys(config, logger);
     const agentJobs = meterAgentJobs(openAgentJobs(config, keys), Runtime.instance().metricMeter);
     closers.push(() => agentJobs.close());
-    const identity = `${process.pid}@${hostname()}/${randomUUID().slice(0, 8)}`;
+    const { namespace } = config.temporal;
+    const identity = createWorkerIdentity(config);
+    await refuseOtherAddress(connections.client, { namespace, taskQueue: config.taskQueue, identity, logger });
     const ending = new AbortController();
-    const temporal = new Client({ connection: connections.client, namespace: config.temporal.namespace });
+    const temporal = new Client({ connection: connections.client, namespace });
     signal?.throwIfAborted();
     const workers = await createWorkers(config, {
       connection: connections.native,
@@ -107,6 +110,7 @@ export async function startWorker(options: StartWorkerOptions): Promise<WorkerSe
         targets: openTargets(config.webhooks, reportFileProblem(logger, 'webhooks')),
         linksArePrivate: dataConverter !== undefined,
         ending: ending.signal,
+        clock,
       }),
       // The bundle contains the workflow interceptors.
       ...(interceptors && { interceptors: { ...interceptors, workflowModules: [] } }),
@@ -162,13 +166,17 @@ function bindActivities(
     targets: () => Promise<WebhookTargets>;
     linksArePrivate: boolean;
     ending: AbortSignal;
+    clock: ServerClock;
   },
 ) {
   const { temporal, targets, ...others } = parts;
   const { maxLimit, ...settings } = budget;
   const activities = createActivities({
     ...others,
-    budgets: meterBudgets(createBudgets(temporal, { taskQueue, settings }), Runtime.instance().metricMeter),
+    budgets: meterBudgets(
+      createBudgets(temporal, { taskQueue, settings, clock: parts.clock }),
+      Runtime.instance().metricMeter,
+    ),
     sendTimeoutMs,
     leaseMs,
     drainMs,

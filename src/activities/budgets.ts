@@ -19,6 +19,7 @@ import {
   wasDeliveredQuery,
 } from '../protocol/index.js';
 import { ifFound } from '../temporal/lookups.js';
+import type { ServerClock } from '../temporal/server-clock.js';
 import { createCallQueues } from './call-queues.js';
 import { listSends, type SendsQuery } from './list-sends.js';
 
@@ -41,10 +42,11 @@ export type Budgets = ReturnType<typeof createBudgets>;
  *
  * @param options.taskQueue of the follow-ups
  * @param options.settings for new budgets
+ * @param options.clock learns the server's time from each reply
  */
 export function createBudgets(
   client: Client,
-  { taskQueue, settings }: { taskQueue: string; settings: BudgetSettings },
+  { taskQueue, settings, clock }: { taskQueue: string; settings: BudgetSettings; clock?: ServerClock },
 ) {
   const oneAtATime = createCallQueues();
 
@@ -57,9 +59,12 @@ export function createBudgets(
     async ask(projectId: string, ask: Ask): Promise<AskReply> {
       const { cancellationSignal } = Context.current();
       // The server accepts ten concurrent updates of a workflow. This worker makes one at a time for each project.
-      return oneAtATime(projectId, () => {
+      return oneAtATime(projectId, async () => {
         cancellationSignal.throwIfAborted();
-        return askOnce(client, { projectId, taskQueue, settings }, ask);
+        const askedAtMs = Date.now();
+        const { repliedAtMs, ...reply } = await askOnce(client, { projectId, taskQueue, settings }, ask);
+        clock?.observe(askedAtMs, repliedAtMs, Date.now());
+        return reply;
       });
     },
 
@@ -94,7 +99,7 @@ export function createBudgets(
   };
 }
 
-async function askOnce(client: Client, budget: Parameters<typeof firstBudgetStart>[0], ask: Ask): Promise<AskReply> {
+async function askOnce(client: Client, budget: Parameters<typeof firstBudgetStart>[0], ask: Ask) {
   const startWorkflowOperation = new WithStartWorkflowOperation(WorkflowType.projectBudget, firstBudgetStart(budget));
   try {
     return await withDeadline(client, () =>

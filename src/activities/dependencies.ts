@@ -1,4 +1,5 @@
 import type { AgentJobsClient } from '../agent-jobs/index.js';
+import type { ServerClock } from '../temporal/server-clock.js';
 import type { Budgets } from './budgets.js';
 
 /** Dependencies of the activities. All durations are in milliseconds. */
@@ -19,6 +20,8 @@ export interface ActivityDependencies {
   ending: AbortSignal;
   /** Whether links to pull requests are kept out of search attributes. */
   linksArePrivate: boolean;
+  /** Compares the wall clock with the server's. */
+  clock: ServerClock;
   /** The wall clock, which can be set, and a monotonic clock. @default those of the process */
   clocks?: { wallMs: () => number; stopwatchMs: () => number };
 }

@@ -10,7 +10,7 @@ import { toRead } from './job-read.js';
  * activity that was never reset, and while the grant lasts. Never fails because of the service or the network.
  */
 export function createSendMessage(dependencies: ActivityDependencies) {
-  const { agentJobs, sendTimeoutMs, linksArePrivate, clocks = processClocks } = dependencies;
+  const { agentJobs, sendTimeoutMs, linksArePrivate, clock, clocks = processClocks } = dependencies;
   const isPrivate = linksArePrivate && ({ linksArePrivate } as const);
 
   return async function sendMessage(request: SendRequest): Promise<SendResult> {
@@ -29,7 +29,10 @@ export function createSendMessage(dependencies: ActivityDependencies) {
     const usableMs = grant.leaseMs - sendTimeoutMs;
     const mayStart = () =>
       clocks.wallMs() < grant.grantedAtMs + usableMs && clocks.stopwatchMs() - startedAtMs < usableMs;
-    if (!mayStart()) return result('notSent', 'the grant of the slot has expired');
+    if (!mayStart()) {
+      const problem = clock.problem();
+      return result('notSent', `the grant of the slot has expired${problem === undefined ? '' : `; ${problem}`}`);
+    }
     let { jobBefore } = request;
     if (!jobBefore) {
       const read = toRead(await agentJobs.getJob({ projectId, jobId }));

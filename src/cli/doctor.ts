@@ -1,8 +1,17 @@
+import { hostname } from 'node:os';
 import { z } from 'zod';
 import { createAgentJobsClient, createApiKeys, type GetJobOutcome } from '../agent-jobs/index.js';
 import { type Health, InvalidInputError, TemporalUnreachableError, WorkerUnavailableError } from '../client/index.js';
 import { messageOf } from '../common/index.js';
-import { ConfigError, describeIgnoredProxies, isLoopbackHost, loadConfig, type WorkerConfig } from '../config/index.js';
+import {
+  ConfigError,
+  describeIgnoredProxies,
+  isLoopbackHost,
+  loadConfig,
+  readWorkerIdentity,
+  sharedSettings,
+  type WorkerConfig,
+} from '../config/index.js';
 import { type BatchStatus, type BudgetStatus, formatDuration, idSchema } from '../contract/index.js';
 import { safeLine } from '../node/terminal-text.js';
 import { REFUSALS } from '../protocol/index.js';
@@ -31,6 +40,7 @@ interface Examined {
   checks: Check[];
   projects: string[];
   hasWorkers: boolean;
+  workers: WorkerIdentity[];
   isUnreachable?: boolean;
 }
 
@@ -40,12 +50,14 @@ export async function runDoctor({ env, output }: Cli, options: { project?: strin
   const temporal = await withTemporal({ env, output }, examineTemporal).catch((error: unknown): Examined => {
     if (!(error instanceof ConfigError)) throw error;
     const checks = [checked('Temporal', 'error', 'not checked: its settings are invalid')];
-    return { checks, projects: [], hasWorkers: false };
+    return { checks, projects: [], hasWorkers: false, workers: [] };
   });
   const { config, check } = examineSettings(env, temporal.hasWorkers);
   const security = (config?.warnings ?? []).map((message) => checked('security', 'warning', message));
   const service = await examineService(config, options, temporal.projects);
-  const checks = [check, ...security, ...service, ...temporal.checks];
+  const agreement = judgeAgreement(temporal.workers, config);
+  const own = await examineOwnWorker(temporal.workers, config);
+  const checks = [check, ...security, ...agreement, ...own, ...service, ...temporal.checks];
   const errors = checks.filter(({ status }) => status === 'error').length;
   const warnings = checks.filter(({ status }) => status === 'warning').length;
   const ok = errors + warnings === 0;
@@ -78,6 +90,11 @@ function examineSettings(env: Cli['env'], hasWorkers: boolean): { config?: Worke
     return { check: checked(name, 'error', message, { why, fix: 'set these in the environment of the worker' }) };
   }
 }
+
+/** What bounds sends. */
+const BOUNDS = 'FOLLOW_UP_PROJECTS, FOLLOW_UP_SEND_TIMEOUT, FOLLOW_UP_DRAIN, FOLLOW_UP_MARGIN or FOLLOW_UP_BUDGET_…';
+const OWN_WORKER_TIMEOUT_MS = 3_000;
+const MAX_CLOCK_OFFSET_MS = 10_000;
 
 /** Used if no project has work or no job is given. */
 const MADE_UP = 'follow-up-doctor';
@@ -135,9 +152,12 @@ async function examineTemporal(session: TemporalSession): Promise<Examined> {
     const attributes = health.hasSearchAttributes
       ? checked('search attributes', 'ok', 'all are registered')
       : checked('search attributes', 'error', 'not all are registered', lack);
-    const namespaces = [judgeRetention(session.config, health.retentionMs), attributes];
+    const namespaces = [judgeRetention(session.config, health.retentionMs), attributes, ...judgeClock(health)];
     const { checks, projects } = await examineWork(session, health, hasWorkers);
-    return { checks: [checked('Temporal', 'ok', message), ...namespaces, ...workers, ...checks], projects, hasWorkers };
+    return {
+      checks: [checked('Temporal', 'ok', message), ...namespaces, ...workers, ...checks],
+      ...{ projects, hasWorkers, workers: workersOf(health) },
+    };
   } catch (error) {
     const text = messageOf(error);
     const why = 'nothing can be started, sent or shown; running follow-ups continue when this is fixed';
@@ -145,7 +165,13 @@ async function examineTemporal(session: TemporalSession): Promise<Examined> {
       ? `temporal operator namespace create --namespace ${namespace} --retention 72h, or check TEMPORAL_NAMESPACE`
       : 'check TEMPORAL_ADDRESS, TLS settings and credentials; follow-up dev starts a server on this machine';
     const checks = [checked('Temporal', 'error', `${text}${proxies}`, { why, fix })];
-    return { checks, projects: [], hasWorkers: false, isUnreachable: error instanceof TemporalUnreachableError };
+    return {
+      checks,
+      projects: [],
+      hasWorkers: false,
+      workers: [],
+      isUnreachable: error instanceof TemporalUnreachableError,
+    };
   }
 }
 
@@ -162,16 +188,76 @@ export function judgeRetention(
   return checked('namespace', 'warning', message, { why, fix });
 }
 
-/** A worker's poll ends after at most 1 min, and the next one starts at once. */
-const POLLS_WITHIN_MS = 90_000;
-
-function judgeQueue({ taskQueue, type, pollers }: Health['taskQueues'][number]): Check {
+function judgeQueue({ taskQueue, type, pollers, setCurrent }: Health['taskQueues'][number]): Check {
   const subject = `${taskQueue} (${type} tasks)`;
-  const [first, ...more] = pollers.filter(({ polledAtMs = 0 }) => Date.now() - polledAtMs <= POLLS_WITHIN_MS);
+  const [first, ...more] = pollers;
   const others = more.length > 0 ? ` and ${more.length} more` : '';
+  if (setCurrent !== undefined) {
+    const message = `the workers of ${subject} get no tasks: no version of them is the current one`;
+    return checked('workers', 'error', message, { subject, why: 'follow-ups wait until one is', fix: setCurrent });
+  }
   if (first) return checked('workers', 'ok', `${subject} is polled by ${first.identity}${others}`, { subject });
   const why = 'follow-ups wait until a worker polls; FOLLOW_UP_TASK_QUEUE must be the same here and in the workers';
   return checked('workers', 'error', `no worker polls ${subject}`, { subject, why, fix: 'follow-up worker' });
+}
+
+/** A poll in the future shows that this machine's clock is behind the server's. */
+function judgeClock({ taskQueues }: Health): Check[] {
+  const times = taskQueues.flatMap(({ pollers }) => pollers.map(({ polledAtMs = 0 }) => polledAtMs));
+  const behindMs = Math.max(0, ...times) - Date.now();
+  if (behindMs < MAX_CLOCK_OFFSET_MS) return [];
+  const message = `this machine's clock is ${formatDuration(behindMs)} or more behind the Temporal server's`;
+  return [
+    checked('clock', 'error', message, { why: 'times are wrong here', fix: 'synchronize it, for example with NTP' }),
+  ];
+}
+
+type WorkerIdentity = NonNullable<ReturnType<typeof readWorkerIdentity>>;
+
+function workersOf({ taskQueues }: Health): WorkerIdentity[] {
+  const identities = new Set(taskQueues.flatMap(({ pollers }) => pollers.map(({ identity }) => identity)));
+  return [...identities].flatMap((identity) => readWorkerIdentity(identity) ?? []);
+}
+
+/** Compares what all workers of a task queue must share, and their service with that of this environment. */
+export function judgeAgreement(workers: readonly WorkerIdentity[], config: WorkerConfig | undefined): Check[] {
+  const differing = (
+    setting: 'address' | 'bounds',
+    more: readonly Pick<WorkerIdentity, 'name' | 'address' | 'bounds'>[] = [],
+  ) => {
+    const groups = new Map<string, string[]>();
+    for (const { name, [setting]: hash } of [...workers, ...more])
+      groups.set(hash, [...(groups.get(hash) ?? []), name]);
+    return groups.size > 1 ? [...groups.values()].map((names) => names.join(', ')).join(' | ') : undefined;
+  };
+  const check = (status: Check['status'], setting: string, groups: string | undefined, why: string) => {
+    if (groups === undefined || workers.length === 0) return [];
+    const fix = `set ${setting} alike for all of them, and restart those that change`;
+    return [checked('workers', status, `${setting} differs: ${groups}`, { why, fix })];
+  };
+  const services = differing('address');
+  const here = services === undefined && config ? [{ name: 'this environment', ...sharedSettings(config) }] : [];
+  return [
+    ...check('error', 'AGENT_JOBS_BASE_URL', services, 'follow-ups of one task queue go to different services'),
+    ...check('note', 'AGENT_JOBS_BASE_URL', differing('address', here), 'what follows is about another service'),
+    ...check('warning', BOUNDS, differing('bounds'), 'what becomes of a follow-up depends on the worker that gets it'),
+  ];
+}
+
+/** The worker of this machine knows more than Temporal does, such as that its clock is wrong. */
+async function examineOwnWorker(
+  workers: readonly WorkerIdentity[],
+  config: WorkerConfig | undefined,
+): Promise<Check[]> {
+  const isHere = workers.some(({ host }) => host === hostname());
+  if (!isHere || !config?.status || config.status.port === 0) return [];
+  const { host, port } = config.status;
+  const url = `http://${host.includes(':') ? `[${host}]` : host}:${port}/readyz`;
+  const response = await fetch(url, { signal: AbortSignal.timeout(OWN_WORKER_TIMEOUT_MS) }).catch(() => undefined);
+  const text = (await response?.text().catch(() => undefined))?.trim();
+  if (text === undefined || text === 'ready') return [];
+  const why = 'the worker of this machine says so';
+  return [checked('workers', 'warning', text.replace(/^ready; /, ''), { subject: url, why, fix: `curl ${url}` })];
 }
 
 /**

@@ -11,24 +11,22 @@ import {
   WorkflowIdPrefix,
   WorkflowType,
 } from '../contract/index.js';
-import { GrpcStatus, grpcStatusOf } from '../temporal/grpc.js';
+import { GrpcStatus, grpcStatusOf, timestampMs } from '../temporal/grpc.js';
+import { describeIfKnown, failureMessage, fewAtATime, IS_OPEN } from '../temporal/lookups.js';
+import { QUERY_OF_ALL } from '../temporal/search-attributes.js';
 import {
-  describeIfKnown,
-  failureMessage,
-  fewAtATime,
-  IS_OPEN,
   polledQueues,
   type QueueType,
-  readPollers,
-} from '../temporal/lookups.js';
-import { QUERY_OF_ALL } from '../temporal/search-attributes.js';
+  readTaskQueue,
+  stillPolls,
+  type TaskQueueState,
+} from '../temporal/task-queues.js';
 import { RefusedError } from './client-errors.js';
 import {
   callTemporal,
   DEFAULT_CALL_TIMEOUT_MS,
   describeEnd,
   listIds,
-  timestampMs,
   toClientError,
   toExecutionStatus,
 } from './temporal.js';
@@ -72,14 +70,6 @@ export interface WorkflowTrouble {
   fix: string;
 }
 
-/** A worker that polls. The server forgets it 5 min after its last poll. */
-export interface Poller {
-  /** `{process id}@{host}/…` */
-  identity: string;
-  /** Start of its last poll by the server's clock, in epoch milliseconds; a poll waits up to 1 min. */
-  polledAtMs?: number;
-}
-
 /** The state of the server, and what is blocked. Needs no worker. */
 export interface Health {
   serverVersion: string;
@@ -87,7 +77,7 @@ export interface Health {
   retentionMs: number;
   /** Without the search attributes no follow-up starts, and the fields below `taskQueues` are empty. */
   hasSearchAttributes: boolean;
-  taskQueues: { taskQueue: string; type: QueueType; pollers: Poller[] }[];
+  taskQueues: ({ taskQueue: string; type: QueueType } & TaskQueueState)[];
   /** Number of running follow-ups in each state; `starting`: no worker has picked them up yet. */
   followUps: Partial<Record<OpenState | 'starting', number>>;
   /** Workflow ids of the newest blocked follow-ups, at most 10. */
@@ -111,7 +101,7 @@ export async function readHealth(client: Client, taskQueue: string): Promise<Hea
   const taskQueues = await Promise.all(
     polledQueues(taskQueue).map(async ([name, type]) => ({
       ...{ taskQueue: name, type },
-      pollers: await pollersOf(client, name, type),
+      ...(await taskQueueOf(client, name, type)),
     })),
   );
   const server = {
@@ -160,19 +150,21 @@ export async function readHealth(client: Client, taskQueue: string): Promise<Hea
 export async function readTrouble(
   client: Client,
   workflowId: string,
-  isPolled = pollCheck(client),
+  stateOf = taskQueueReader(client),
 ): Promise<WorkflowTrouble | undefined> {
   const description = await callTemporal(client, () => describeIfKnown(client, workflowId), { workflowId });
-  return description && troubleOf(client, description, isPolled);
+  return description && troubleOf(client, description, stateOf);
 }
 
-/** Creates a check whether workers poll a task queue. Asks once for each queue, because many workflows share one. */
-function pollCheck(client: Client): (taskQueue: string) => Promise<boolean> {
-  const polled = new Map<string, Promise<boolean>>();
+type TaskQueueReader = (taskQueue: string) => Promise<TaskQueueState>;
+
+/** Reads each task queue once, because many workflows share one. */
+function taskQueueReader(client: Client): TaskQueueReader {
+  const found = new Map<string, Promise<TaskQueueState>>();
   return (taskQueue) => {
-    const isPolled = polled.get(taskQueue) ?? pollersOf(client, taskQueue, 'workflow').then(({ length }) => length > 0);
-    polled.set(taskQueue, isPolled);
-    return isPolled;
+    const state = found.get(taskQueue) ?? taskQueueOf(client, taskQueue, 'workflow');
+    found.set(taskQueue, state);
+    return state;
   };
 }
 
@@ -202,15 +194,15 @@ async function findTroubles(
     ),
     more,
   ]);
-  const isPolled = pollCheck(client);
-  const found = await fewAtATime([...new Set(lists.flat())], (id) => readTrouble(client, id, isPolled));
+  const stateOf = taskQueueReader(client);
+  const found = await fewAtATime([...new Set(lists.flat())], (id) => readTrouble(client, id, stateOf));
   return found.filter((trouble) => trouble !== undefined);
 }
 
 async function troubleOf(
   client: Client,
   { workflowId, raw, status, taskQueue }: WorkflowExecutionDescription,
-  isPolled: (taskQueue: string) => Promise<boolean>,
+  stateOf: TaskQueueReader,
 ): Promise<WorkflowTrouble | undefined> {
   const trouble = (kind: WorkflowTrouble['kind'], what: string, fix: string, since?: Timestamp | null) => ({
     ...{ workflowId, kind, what: oneLine(what), fix },
@@ -247,7 +239,12 @@ async function troubleOf(
   }
   const waitsSince = task?.startedTime ? undefined : task?.scheduledTime;
   const isLeft = waitsSince && Date.now() - timestampMs(waitsSince) > UNATTENDED_AFTER_MS;
-  if (isLeft || !(await isPolled(taskQueue))) {
+  const { pollers, setCurrent } = await stateOf(taskQueue);
+  if (setCurrent !== undefined) {
+    const what = `has no worker: no version of the workers of ${taskQueue} is the current one`;
+    return trouble('unattended', what, setCurrent, waitsSince);
+  }
+  if (isLeft || pollers.length === 0) {
     const what = `has no worker: no worker polls ${taskQueue}`;
     const base = taskQueue.replace(/-budget$/, '');
     const setting = base === DEFAULT_TASK_QUEUE ? '' : `FOLLOW_UP_TASK_QUEUE=${base} `;
@@ -301,27 +298,20 @@ const POLLERS_TIMEOUT_MS = 1_000;
 /** See `FollowUpClient.idleTaskQueue`. */
 export async function findIdleTaskQueue(client: Client, taskQueue: string): Promise<string | undefined> {
   const queues = [taskQueue, budgetTaskQueue(taskQueue)];
-  const read = (name: string) => pollersOf(client, name, 'workflow', POLLERS_TIMEOUT_MS);
-  const pollers = await Promise.all(queues.map(read));
-  return queues.find((_, index) => pollers[index]?.length === 0);
+  const read = (name: string) => taskQueueOf(client, name, 'workflow', POLLERS_TIMEOUT_MS);
+  const states = await Promise.all(queues.map(read));
+  return queues.find((_, index) => states[index]?.pollers.length === 0);
 }
 
 /** @throws TemporalUnreachableError */
-async function pollersOf(
+async function taskQueueOf(
   client: Client,
   name: string,
   type: QueueType,
   timeoutMs: number = DEFAULT_CALL_TIMEOUT_MS,
-): Promise<Poller[]> {
+): Promise<TaskQueueState> {
   const { connection, options } = client;
-  const pollers = await callTemporal(
-    client,
-    () => readPollers(connection, options.namespace, name, type),
-    {},
-    timeoutMs,
-  );
-  return pollers.map(({ identity, lastAccessTime }) => ({
-    identity: identity ?? '',
-    ...(lastAccessTime && { polledAtMs: timestampMs(lastAccessTime) }),
-  }));
+  const read = () => readTaskQueue(connection, options.namespace, name, type);
+  const state = await callTemporal(client, read, {}, timeoutMs);
+  return { ...state, pollers: state.pollers.filter((poller) => stillPolls(poller)) };
 }

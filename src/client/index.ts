@@ -14,6 +14,7 @@
  * @module
  */
 export { type RetryChoice, retryChoices, type ScheduleOverlap, scheduleOverlaps } from '../contract/index.js';
+export { type Poller } from '../temporal/task-queues.js';
 export { type BatchExecution, BatchHandle, StartedBatch } from './batch-handle.js';
 export { type BatchPreview, type ProjectPreview } from './batch-preview.js';
 export { type PlanRetryOptions, type RetryPlan } from './batch-retry.js';
@@ -34,7 +35,7 @@ export {
 } from './follow-up-client.js';
 export { FollowUpHandle, type FollowUpSummary, type FollowUpUpdate, StartedFollowUp } from './follow-up-handle.js';
 export { type StartBatchInput, type StartBatchOptions } from './hand-over.js';
-export { type Health, type Poller, type WorkflowTrouble } from './health.js';
+export { type Health, type WorkflowTrouble } from './health.js';
 export { type ListFilter } from './list.js';
 export { type ListedBudget } from './list-budgets.js';
 export { type LiveProgress } from './live-progress.js';

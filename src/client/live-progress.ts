@@ -13,10 +13,11 @@ import {
 } from '../contract/index.js';
 import type { Observation } from '../follow-up/judge.js';
 import { toReason } from '../protocol/index.js';
+import { timestampMs } from '../temporal/grpc.js';
 import { decodePayloads, failureMessage, type Payloads } from '../temporal/lookups.js';
 import { queryWorkflow } from './calls.js';
 import { WorkerUnavailableError } from './client-errors.js';
-import { callTemporal, timestampMs, toExecutionStatus } from './temporal.js';
+import { callTemporal, toExecutionStatus } from './temporal.js';
 
 const QUERY_TIMEOUT_MS = 5_000;
 const BUDGET_TIMEOUT_MS = 3_000;

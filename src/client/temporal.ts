@@ -1,5 +1,5 @@
 import type { Client, WorkflowExecutionInfo } from '@temporalio/client';
-import { NamespaceNotFoundError, type Timestamp, WorkflowNotFoundError } from '@temporalio/common';
+import { NamespaceNotFoundError, WorkflowNotFoundError } from '@temporalio/common';
 import { describeGrpcError, GrpcStatus, grpcStatusOf, isBadHeader, isPassingTrouble, pause } from '../temporal/grpc.js';
 import {
   FollowUpClientError,
@@ -116,13 +116,6 @@ function addressOf({ connection }: Client): string | undefined {
     return undefined;
   }
   return 'address' in connection.options ? String(connection.options.address) : undefined;
-}
-
-/** Converts a time of Temporal's API to epoch milliseconds. */
-export function timestampMs(timestamp: Timestamp | null | undefined): number {
-  if (!timestamp) throw new TypeError('the response of Temporal lacks a time');
-  const { seconds, nanos } = timestamp;
-  return (seconds?.toNumber() ?? 0) * 1_000 + Math.floor((nanos ?? 0) / 1e6);
 }
 
 /**

@@ -10,6 +10,7 @@ export { isLoopbackHost } from '../agent-jobs/base-url.js';
 export { logLevels, type StatusAddress } from './settings.js';
 export { ConfigError, type Environment } from './settings-reader.js';
 export { describeIgnoredProxies, type TemporalConfig } from './temporal-config.js';
+export { createWorkerIdentity, readWorkerIdentity, sharedSettings } from './worker-identity.js';
 
 /** Configuration of commands that start and manage follow-ups. */
 type ClientConfig = Omit<Values<typeof clientSettings>, 'budget'> & {

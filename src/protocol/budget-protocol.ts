@@ -201,8 +201,11 @@ export type EndReport = z.infer<typeof endReportSchema>;
 export const followUpReportSchema = z.discriminatedUnion('kind', [outcomeReportSchema, endReportSchema]);
 export type FollowUpReport = z.infer<typeof followUpReportSchema>;
 
-/** Asks for a slot. Starts a new budget if Temporal keeps none of the project, not even a closed one. */
-export const askUpdate = defineUpdate<AskReply, [Ask]>('ask');
+/**
+ * Asks for a slot. Starts a new budget if Temporal keeps none of the project, not even a closed one. `repliedAtMs` is by
+ * the server's clock.
+ */
+export const askUpdate = defineUpdate<AskReply & { repliedAtMs: number }, [Ask]>('ask');
 
 /** The run that asks whether another run of its follow-up has delivered the message. */
 export type Asker = Pick<Ask, 'workflowId' | 'runId' | 'messageTag'>;

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { InterceptingCall, type Interceptor, Metadata, status } from '@grpc/grpc-js';
 import { defaultGrpcRetryOptions, isGrpcServiceError, makeGrpcRetryInterceptor } from '@temporalio/client';
+import type { Timestamp } from '@temporalio/common';
 import { messageOf } from '../common/index.js';
 import { maskSecrets } from '../secrets/secrets.js';
 
@@ -106,3 +107,10 @@ const cancelAfterClose: Interceptor = (options, nextCall) => {
     });
   }
 };
+
+/** Converts a time of Temporal's API to epoch milliseconds. */
+export function timestampMs(timestamp: Timestamp | null | undefined): number {
+  if (!timestamp) throw new TypeError('the response of Temporal lacks a time');
+  const { seconds, nanos } = timestamp;
+  return (seconds?.toNumber() ?? 0) * 1_000 + Math.floor((nanos ?? 0) / 1e6);
+}

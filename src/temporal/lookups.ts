@@ -1,8 +1,7 @@
-import type { Client, ConnectionLike, WorkflowExecutionDescription } from '@temporalio/client';
+import type { Client, WorkflowExecutionDescription } from '@temporalio/client';
 import { type Payload, WorkflowNotFoundError } from '@temporalio/common';
 import { z } from 'zod';
 import { defined } from '../common/index.js';
-import { budgetTaskQueue } from '../contract/index.js';
 import { describeGrpcError, GrpcStatus, grpcStatusOf } from './grpc.js';
 
 const ENDS = "('Completed', 'Failed', 'Canceled', 'Terminated', 'TimedOut', 'ContinuedAsNew')";
@@ -50,35 +49,6 @@ export async function ifFound<T>(call: () => Promise<T>): Promise<T | undefined>
     if (error instanceof WorkflowNotFoundError) return undefined;
     throw error;
   }
-}
-
-/** `TASK_QUEUE_TYPE_*` of Temporal's API. */
-const QUEUE_TYPE = { workflow: 1, activity: 2 } as const;
-
-export type QueueType = keyof typeof QUEUE_TYPE;
-
-/** The task queues that a worker polls. */
-export function polledQueues(taskQueue: string): [name: string, type: QueueType][] {
-  return [
-    [taskQueue, 'workflow'],
-    [taskQueue, 'activity'],
-    [budgetTaskQueue(taskQueue), 'workflow'],
-  ];
-}
-
-/** Without this name, declarations refer to the path of a package that is not this project's own dependency. */
-type Pollers = Awaited<ReturnType<ConnectionLike['workflowService']['describeTaskQueue']>>['pollers'];
-
-/** Workers that poll a task queue, or did in the last 5 min. */
-export async function readPollers(
-  connection: ConnectionLike,
-  namespace: string,
-  name: string,
-  type: QueueType,
-): Promise<Pollers> {
-  const request = { namespace, taskQueue: { name }, taskQueueType: QUEUE_TYPE[type] };
-  // eslint-disable-next-line @typescript-eslint/no-unsafe-enum-assignment -- the enum is in a package of the SDK's own
-  return (await connection.workflowService.describeTaskQueue(request)).pollers;
 }
 
 export type Payloads = Payload[] | null | undefined;

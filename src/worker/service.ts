@@ -2,9 +2,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Worker } from '@temporalio/worker';
 import type { Logger } from 'pino';
 import type { WatchedApiKeys } from '../agent-jobs/index.js';
-import type { WorkerConfig } from '../config/index.js';
+import { ConfigError, type WorkerConfig } from '../config/index.js';
 import { type Connections, followApiKey } from './connections.js';
-import { waitUntilPolled, watchReadiness } from './readiness.js';
+import { refuseOtherAddress, waitUntilPolled, watchReadiness } from './readiness.js';
 import { notReady, type WorkerStatus } from './status-server.js';
 import { shutdownForceMs } from './worker-options.js';
 
@@ -46,6 +46,7 @@ export function serve(parts: ServiceParts): WorkerService {
   const { taskQueue, temporal } = config;
   const { address, namespace } = temporal;
   const { signal } = ending;
+  const { clock } = status;
   const end = (reason: string): void => {
     if (signal.aborted) return;
     status.readiness = notReady(reason);
@@ -62,20 +63,33 @@ export function serve(parts: ServiceParts): WorkerService {
     await closeAll();
   });
   const becomeReady = async (): Promise<void> => {
-    await waitUntilPolled(connections.client, { namespace, taskQueue, identity, logger, signal });
+    const { client } = connections;
+    await waitUntilPolled(client, { namespace, taskQueue, identity, clock, logger, signal });
+    // Again, because both may have started at the same time.
+    await refuseOtherAddress(client, { namespace, taskQueue, identity, logger });
     signal.throwIfAborted();
-    status.readiness = watchReadiness(connections.client, keys, { namespace, taskQueue });
+    status.readiness = watchReadiness(client, keys, { namespace, taskQueue, clock });
+    const clockProblem = clock.problem();
+    if (clockProblem !== undefined) logger.warn(clockProblem);
     logger.info({ taskQueue, namespace, address }, 'The worker is ready for follow-ups');
   };
   const ready = becomeReady();
+  let refusal: ConfigError | undefined;
   // Callers may ignore either. `run` and `ready` still pass their errors on.
-  ready.catch(() => undefined);
+  ready.catch((error: unknown) => {
+    if (!(error instanceof ConfigError)) return;
+    refusal = error;
+    end(error.message);
+  });
   stopped.catch(() => undefined);
   return {
     ready,
     statusUrl,
     identity,
-    run: () => stopped,
+    run: async () => {
+      await stopped;
+      if (refusal) throw refusal;
+    },
     shutdown: async () => {
       end('shutting down');
       await stopped;

@@ -4,6 +4,7 @@ import { codeOf } from '../common/index.js';
 import { ConfigError, type StatusAddress } from '../config/index.js';
 import { PACKAGE_VERSION } from '../node/package.js';
 import { maskSecrets } from '../secrets/secrets.js';
+import type { ServerClock } from '../temporal/server-clock.js';
 
 /** The response of `/readyz`: whether the worker accepts and can send follow-ups, and if not, why. */
 export interface Readiness {
@@ -14,6 +15,7 @@ export interface Readiness {
 export interface WorkerStatus {
   /** Never rejects. */
   readiness: () => Promise<Readiness>;
+  clock: ServerClock;
   /** URL of the runtime's metrics; `undefined` while there are none. */
   metricsUrl?: string | undefined;
 }
@@ -91,7 +93,7 @@ async function respond(
 const STARTED_AT_SECONDS = Date.now() / 1_000 - process.uptime();
 
 /** The metrics of this process, and of Temporal's runtime from its own loopback port. */
-async function metricsOf({ readiness, metricsUrl }: WorkerStatus): Promise<StatusResponse> {
+async function metricsOf({ readiness, clock, metricsUrl }: WorkerStatus): Promise<StatusResponse> {
   let theirs = '';
   if (metricsUrl !== undefined) {
     const response = await fetch(metricsUrl, { signal: AbortSignal.timeout(METRICS_TIMEOUT_MS) });
@@ -105,6 +107,11 @@ async function metricsOf({ readiness, metricsUrl }: WorkerStatus): Promise<Statu
   const ours = [
     gauge('follow_up_build_info', 'Always 1; the labels have the versions', 1, build),
     gauge('follow_up_worker_ready', '1 while /readyz answers 200, otherwise 0', ready ? 1 : 0),
+    gauge(
+      'follow_up_clock_offset_seconds',
+      "How far this machine's clock is ahead of the Temporal server's; negative if it is behind",
+      clock.offsetMs / 1_000,
+    ),
     gauge('process_start_time_seconds', 'Unix time at which the process started', STARTED_AT_SECONDS),
   ];
   return [200, [theirs, ...ours].join('')];

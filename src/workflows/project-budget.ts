@@ -92,7 +92,7 @@ function listen(projectId: string, loop: BudgetLoop): void {
     const parsed = parseInput(followUpReportSchema, report);
     if (parsed.ok && isOfProject(projectId, parsed.value.workflowId)) loop.receive(parsed.value);
   });
-  setHandler(askUpdate, (ask) => loop.ask(ask), {
+  setHandler(askUpdate, (ask) => ({ ...loop.ask(ask), repliedAtMs: Date.now() }), {
     validator: (ask: unknown) => {
       const { workflowId } = accept(parseInput(askSchema, ask));
       if (isOfProject(projectId, workflowId)) return;

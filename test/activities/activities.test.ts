@@ -12,6 +12,7 @@ import { firstObservation, type Observation, type Read, type WatchRequest } from
 import type { SendRequest, SlotRequest } from '../../src/follow-up/port.js';
 import type { AskReply } from '../../src/protocol/index.js';
 import { keepSecret } from '../../src/secrets/secrets.js';
+import { ServerClock } from '../../src/temporal/server-clock.js';
 import {
   asRead,
   done,
@@ -72,7 +73,7 @@ function worker({ job = () => rest, replies = [], sent, ...more }: World) {
   };
   const activities = createActivities({
     ...{ agentJobs, budgets, ...config, sendTimeoutMs: 30_000, maxWatches: 100 },
-    ...{ ending: new AbortController().signal, linksArePrivate: false },
+    ...{ ending: new AbortController().signal, linksArePrivate: false, clock: new ServerClock() },
     clocks: { wallMs: () => Date.now(), stopwatchMs: () => Date.now() - 5 },
     ...more,
   });

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { checkOfTrouble, judgeBatch, judgeBudget, judgeRetention } from '../../src/cli/doctor.js';
+import { checkOfTrouble, judgeAgreement, judgeBatch, judgeBudget, judgeRetention } from '../../src/cli/doctor.js';
 import type { BatchStatus, BudgetStatus } from '../../src/contract/index.js';
 
 const nowMs = Date.UTC(2026, 0, 2, 12);
@@ -100,4 +100,15 @@ test.each([
 ])('the doctor reports the trouble of %s as an error of a %s', (workflowId, name, why) => {
   const check = checkOfTrouble({ workflowId, what: 'waits', fix: 'help' });
   expect(check).toMatchObject({ name, status: 'error', subject: workflowId, why: text(why), fix: 'help' });
+});
+
+test('workers that use different services are an error, and different bounds a warning; both name who differs', () => {
+  const worker = (name: string, address: string, bounds: string) => ({ name, pid: 1, host: name, address, bounds });
+  const [one, two] = [worker('1@one', 'a', 'x'), worker('1@two', 'a', 'x')];
+  expect(judgeAgreement([one, two], undefined)).toEqual([]);
+  const found = judgeAgreement([one, two, worker('1@three', 'b', 'y')], undefined);
+  expect(found.map(({ status, message }) => [status, message])).toEqual([
+    ['error', 'AGENT_JOBS_BASE_URL differs: 1@one, 1@two | 1@three'],
+    ['warning', expect.stringMatching(/^FOLLOW_UP_PROJECTS, .* differs: 1@one, 1@two \| 1@three$/)],
+  ]);
 });

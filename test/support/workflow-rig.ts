@@ -9,6 +9,7 @@ import type { AgentJobsClient } from '../../src/agent-jobs/index.js';
 import { budgetTaskQueue, type FollowUpInput, followUpWorkflowId } from '../../src/contract/index.js';
 import type { FindItemsInput } from '../../src/protocol/index.js';
 import { ensureSearchAttributes } from '../../src/temporal/search-attributes.js';
+import { ServerClock } from '../../src/temporal/server-clock.js';
 import type { WebhookTargets } from '../../src/webhooks/targets.js';
 import { createWebhookActivities } from '../../src/webhooks/webhook-activities.js';
 import { createLogger } from '../../src/worker/logging.js';
@@ -74,6 +75,7 @@ export async function startWorkflowRig(options: {
     maxWatches: 1_000,
     ending: new AbortController().signal,
     linksArePrivate: false,
+    clock: new ServerClock(),
   });
   const finder = createItemFinder(client);
   const wrongAnswers = new Map<string, Promise<unknown>[]>();

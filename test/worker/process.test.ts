@@ -6,6 +6,7 @@ import { Client, Connection } from '@temporalio/client';
 import { expect, inject, onTestFinished, test } from 'vitest';
 import { FollowUpClient } from '../../src/client/index.js';
 import { startSimulator } from '../../src/simulator/index.js';
+import { ensureSearchAttributes } from '../../src/temporal/search-attributes.js';
 import { startWorker } from '../../src/worker.js';
 import { createLogger } from '../../src/worker/logging.js';
 import { runCli, startCli } from '../cli/run-cli.js';
@@ -51,6 +52,7 @@ test.skipIf(!existsSync('/dev/full'))(
     const taskQueue = env.FOLLOW_UP_TASK_QUEUE;
     simulator.addJob({ projectId: taskQueue, jobId: 'job' });
     const followUps = new FollowUpClient({ client: new Client({ connection }), taskQueue });
+    await ensureSearchAttributes(connection, 'default');
     const { status } = await followUps.run({ projectId: taskQueue, jobId: 'job', prompt: 'Go on.', ...FAST });
     expect(status).toBe('completed');
     child.kill('SIGHUP');

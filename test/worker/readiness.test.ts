@@ -5,6 +5,7 @@ import { InterceptingCall, type Interceptor } from '@grpc/grpc-js';
 import { Connection } from '@temporalio/client';
 import { expect, inject, onTestFinished, test } from 'vitest';
 import { createApiKeys } from '../../src/agent-jobs/index.js';
+import { ServerClock } from '../../src/temporal/server-clock.js';
 import { startWorker } from '../../src/worker.js';
 import { createLogger } from '../../src/worker/logging.js';
 import { watchReadiness } from '../../src/worker/readiness.js';
@@ -12,7 +13,7 @@ import { eventually } from '../support/eventually.js';
 import { startTcpProxy } from '../support/tcp-proxy.js';
 import { logMemory, testConfig } from './support.js';
 
-const target = { namespace: 'default', taskQueue: 'readiness' };
+const target = { namespace: 'default', taskQueue: 'readiness', clock: new ServerClock() };
 const keys = createApiKeys({ key: 'adm_key-for-tests' });
 
 test('a worker that loses Temporal is not ready until it is back', async () => {

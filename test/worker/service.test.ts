@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import { createApiKeys } from '../../src/agent-jobs/index.js';
+import { ServerClock } from '../../src/temporal/server-clock.js';
 import { createLogger } from '../../src/worker/logging.js';
 import { runWorkers, serve, type ServiceParts, type Workers } from '../../src/worker/service.js';
 import { notReady, type WorkerStatus } from '../../src/worker/status-server.js';
@@ -38,7 +39,7 @@ test('a worker with a Temporal worker that fails is not ready, lets the other on
     workflowService: { describeTaskQueue },
     withDeadline: (_deadline: number, call: () => unknown) => call(),
   };
-  const status: WorkerStatus = { readiness: notReady('starting') };
+  const status: WorkerStatus = { readiness: notReady('starting'), clock: new ServerClock() };
   const ending = new AbortController();
   let isClosed = false;
   const service = serve({

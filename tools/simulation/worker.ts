@@ -4,6 +4,7 @@ import { createItemFinder } from '../../src/activities/find-items.js';
 import { createActivities } from '../../src/activities/index.js';
 import type { AgentJobsClient, GetJobOutcome, SendMessageOutcome } from '../../src/agent-jobs/index.js';
 import { wasDelivered } from '../../src/budget/sends.js';
+import { ServerClock } from '../../src/temporal/server-clock.js';
 import { clientOf } from './client.js';
 import type { Activity, Code, Outcome } from './runs.js';
 import type { WorkerProcess } from './server.js';
@@ -197,7 +198,16 @@ export class Worker implements WorkerProcess {
       <Input, Found>(what: (input: Input) => Promise<Found>) =>
       (input: Input) =>
         this.#ask<Found>((reply) => void what(input).then(reply, reply));
-    const shipped = createActivities({ agentJobs, budgets, ...settings, ending, linksArePrivate: false, clocks });
+    const clock = new ServerClock();
+    const shipped = createActivities({
+      agentJobs,
+      budgets,
+      ...settings,
+      ending,
+      linksArePrivate: false,
+      clock,
+      clocks,
+    });
     return { ...shipped, findItems: find(findItems), findPart: find(findPart) };
   }
 
