@@ -44,13 +44,15 @@ interface Examined {
   isUnreachable?: boolean;
 }
 
+const NOTHING = { projects: [], hasWorkers: false, workers: [] };
+
 /** `follow-up doctor` */
 export async function runDoctor({ env, output }: Cli, options: { project?: string; job?: string }): Promise<ExitCode> {
   InvalidInputError.check(z.object({ project: idSchema.optional(), job: idSchema.optional() }), options);
   const temporal = await withTemporal({ env, output }, examineTemporal).catch((error: unknown): Examined => {
     if (!(error instanceof ConfigError)) throw error;
     const checks = [checked('Temporal', 'error', 'not checked: its settings are invalid')];
-    return { checks, projects: [], hasWorkers: false, workers: [] };
+    return { checks, ...NOTHING };
   });
   const { config, check } = examineSettings(env, temporal.hasWorkers);
   const security = (config?.warnings ?? []).map((message) => checked('security', 'warning', message));
@@ -94,7 +96,6 @@ function examineSettings(env: Cli['env'], hasWorkers: boolean): { config?: Worke
 /** What bounds sends. */
 const BOUNDS = 'FOLLOW_UP_PROJECTS, FOLLOW_UP_SEND_TIMEOUT, FOLLOW_UP_DRAIN, FOLLOW_UP_MARGIN or FOLLOW_UP_BUDGET_…';
 const OWN_WORKER_TIMEOUT_MS = 3_000;
-const MAX_CLOCK_OFFSET_MS = 10_000;
 
 /** Used if no project has work or no job is given. */
 const MADE_UP = 'follow-up-doctor';
@@ -152,7 +153,7 @@ async function examineTemporal(session: TemporalSession): Promise<Examined> {
     const attributes = health.hasSearchAttributes
       ? checked('search attributes', 'ok', 'all are registered')
       : checked('search attributes', 'error', 'not all are registered', lack);
-    const namespaces = [judgeRetention(session.config, health.retentionMs), attributes, ...judgeClock(health)];
+    const namespaces = [judgeRetention(session.config, health.retentionMs), attributes];
     const { checks, projects } = await examineWork(session, health, hasWorkers);
     return {
       checks: [checked('Temporal', 'ok', message), ...namespaces, ...workers, ...checks],
@@ -165,13 +166,7 @@ async function examineTemporal(session: TemporalSession): Promise<Examined> {
       ? `temporal operator namespace create --namespace ${namespace} --retention 72h, or check TEMPORAL_NAMESPACE`
       : 'check TEMPORAL_ADDRESS, TLS settings and credentials; follow-up dev starts a server on this machine';
     const checks = [checked('Temporal', 'error', `${text}${proxies}`, { why, fix })];
-    return {
-      checks,
-      projects: [],
-      hasWorkers: false,
-      workers: [],
-      isUnreachable: error instanceof TemporalUnreachableError,
-    };
+    return { checks, ...NOTHING, isUnreachable: error instanceof TemporalUnreachableError };
   }
 }
 
@@ -201,17 +196,6 @@ function judgeQueue({ taskQueue, type, pollers, setCurrent }: Health['taskQueues
   return checked('workers', 'error', `no worker polls ${subject}`, { subject, why, fix: 'follow-up worker' });
 }
 
-/** A poll in the future shows that this machine's clock is behind the server's. */
-function judgeClock({ taskQueues }: Health): Check[] {
-  const times = taskQueues.flatMap(({ pollers }) => pollers.map(({ polledAtMs = 0 }) => polledAtMs));
-  const behindMs = Math.max(0, ...times) - Date.now();
-  if (behindMs < MAX_CLOCK_OFFSET_MS) return [];
-  const message = `this machine's clock is ${formatDuration(behindMs)} or more behind the Temporal server's`;
-  return [
-    checked('clock', 'error', message, { why: 'times are wrong here', fix: 'synchronize it, for example with NTP' }),
-  ];
-}
-
 type WorkerIdentity = NonNullable<ReturnType<typeof readWorkerIdentity>>;
 
 function workersOf({ taskQueues }: Health): WorkerIdentity[] {
@@ -220,27 +204,27 @@ function workersOf({ taskQueues }: Health): WorkerIdentity[] {
 }
 
 /** Compares what all workers of a task queue must share, and their service with that of this environment. */
-export function judgeAgreement(workers: readonly WorkerIdentity[], config: WorkerConfig | undefined): Check[] {
-  const differing = (
-    setting: 'address' | 'bounds',
-    more: readonly Pick<WorkerIdentity, 'name' | 'address' | 'bounds'>[] = [],
+export function judgeAgreement(workers: readonly WorkerIdentity[], config?: WorkerConfig): Check[] {
+  type Shared = Pick<WorkerIdentity, 'name' | 'address' | 'bounds'>;
+  const compare = (
+    status: Check['status'],
+    by: 'address' | 'bounds',
+    why: string,
+    all: readonly Shared[] = workers,
   ) => {
-    const groups = new Map<string, string[]>();
-    for (const { name, [setting]: hash } of [...workers, ...more])
-      groups.set(hash, [...(groups.get(hash) ?? []), name]);
-    return groups.size > 1 ? [...groups.values()].map((names) => names.join(', ')).join(' | ') : undefined;
-  };
-  const check = (status: Check['status'], setting: string, groups: string | undefined, why: string) => {
-    if (groups === undefined || workers.length === 0) return [];
+    const groups = new Map(all.map((each) => [each[by], all.filter((other) => other[by] === each[by])]));
+    if (groups.size < 2) return [];
+    const setting = by === 'address' ? 'AGENT_JOBS_BASE_URL' : BOUNDS;
+    const names = [...groups.values()].map((group) => group.map(({ name }) => name).join(', ')).join(' | ');
     const fix = `set ${setting} alike for all of them, and restart those that change`;
-    return [checked('workers', status, `${setting} differs: ${groups}`, { why, fix })];
+    return [checked('workers', status, `${setting} differs: ${names}`, { why, fix })];
   };
-  const services = differing('address');
-  const here = services === undefined && config ? [{ name: 'this environment', ...sharedSettings(config) }] : [];
+  const services = compare('error', 'address', 'follow-ups of one task queue go to different services');
+  const [first] = workers;
+  const here = config && first ? [first, { name: 'this environment', ...sharedSettings(config) }] : [];
   return [
-    ...check('error', 'AGENT_JOBS_BASE_URL', services, 'follow-ups of one task queue go to different services'),
-    ...check('note', 'AGENT_JOBS_BASE_URL', differing('address', here), 'what follows is about another service'),
-    ...check('warning', BOUNDS, differing('bounds'), 'what becomes of a follow-up depends on the worker that gets it'),
+    ...(services.length > 0 ? services : compare('note', 'address', 'what follows is about another service', here)),
+    ...compare('warning', 'bounds', 'what becomes of a follow-up depends on the worker that gets it'),
   ];
 }
 

@@ -105,8 +105,8 @@ test.each([
 test('workers that use different services are an error, and different bounds a warning; both name who differs', () => {
   const worker = (name: string, address: string, bounds: string) => ({ name, pid: 1, host: name, address, bounds });
   const [one, two] = [worker('1@one', 'a', 'x'), worker('1@two', 'a', 'x')];
-  expect(judgeAgreement([one, two], undefined)).toEqual([]);
-  const found = judgeAgreement([one, two, worker('1@three', 'b', 'y')], undefined);
+  expect(judgeAgreement([one, two])).toEqual([]);
+  const found = judgeAgreement([one, two, worker('1@three', 'b', 'y')]);
   expect(found.map(({ status, message }) => [status, message])).toEqual([
     ['error', 'AGENT_JOBS_BASE_URL differs: 1@one, 1@two | 1@three'],
     ['warning', expect.stringMatching(/^FOLLOW_UP_PROJECTS, .* differs: 1@one, 1@two \| 1@three$/)],

@@ -103,9 +103,6 @@ test('a worker whose clock is ten minutes ahead says so, and so does the follow-
     expect.objectContaining({ status: 'warning', message: expect.stringMatching(ahead) as string }),
   );
 
-  const behind = await startCli(['doctor', '--json'], { env: { ...env, ...withClock(-600_000) } }).ended;
-  expect(behind.stdout).toMatch(/"this machine's clock is (10 min|9 min \d+ s) or more behind the Temporal server's"/);
-
   const { document } = await askCli(['send', taskQueue, 'job', '--prompt', 'Go on.', '--no-wait'], { env });
   await expect
     .poll(async () => JSON.stringify((await askCli(['status', String(document.workflowId)], { env })).document))
