@@ -13,7 +13,16 @@ export const SHOWN_SENDS = 10;
 
 export function describeBudget(status: BudgetStatus, at: At): Description {
   const { limit, windowMs, used, reserve, underWay, nextFreeSlotAt } = status;
-  const { waiting, waitingTotal, waitingInBatchLane, waitingForJob, lastSends, paused, refused = [] } = status;
+  const {
+    waiting,
+    waitingTotal,
+    waitingInBatchLane,
+    waitingForJob,
+    lastSends,
+    paused,
+    refused = [],
+    cancelRefused,
+  } = status;
   const sends = lastSends.slice(0, SHOWN_SENDS).map((send) => describeSend(send, at));
   const lanes = `, ${waitingInBatchLane} of them in the batch lane, ${waitingForJob} for their job`;
   const rows: Row[] = [
@@ -22,6 +31,7 @@ export function describeBudget(status: BudgetStatus, at: At): Description {
     ['being sent', underWay > 0 && String(underWay)],
     ['next slot', nextFreeSlotAt && at(nextFreeSlotAt)],
     ['waiting', `${waitingTotal}${waitingTotal === 0 ? '' : lanes}`],
+    ['cancel', cancelRefused && 'refused, because follow-ups depend on this budget'],
     ['refused or unclear', !paused && refused.length > 0 && describeRefused(refused)],
   ];
   return {
@@ -41,7 +51,8 @@ function headlineOf(status: BudgetStatus, at: At): string {
   if (paused) return `paused: ${describePause(status, paused, at)}`;
   if (isCounting) return 'sends nothing yet: it is counting earlier sends';
   if (limit === 0) return 'sends nothing: its limit is 0';
-  if (used > limit) return `sends nothing until ${used - limit + 1} slots expire: more are in use than its limit`;
+  if (used > limit && nextFreeSlotAt !== undefined)
+    return `sends nothing until ${at(nextFreeSlotAt)}: ${used} slots are in use, more than its limit of ${limit}`;
   if (used >= limit && nextFreeSlotAt !== undefined) return `all ${limit} slots are used until ${at(nextFreeSlotAt)}`;
   const spaced =
     spacingMs === undefined ? '' : `, one message every ${formatDuration(spacingMs)}: the service answered 429`;
@@ -77,12 +88,13 @@ function describePause(
   return `${why} since ${at(since)}, ${end}${idle}${note === undefined ? '' : ` (${code(note)})`}`;
 }
 
-function nextSteps({ projectId, paused, limit }: BudgetStatus): string[] {
+function nextSteps({ projectId, paused, limit, cancelRefused }: BudgetStatus): string[] {
   const resume = `\`follow-up budget resume ${projectId}\``;
   const [reason] = paused?.reasons ?? [];
   if (reason === 'operator') return [`${resume}, if the pause is no longer wanted`];
   if (reason) return [`${REFUSALS[reason].fix}; it continues automatically`, `to try at once: ${resume}`];
-  return limit === 0 ? [`\`follow-up budget set ${projectId} --limit 100\``] : [];
+  if (limit === 0) return [`\`follow-up budget set ${projectId} --limit 100\``];
+  return cancelRefused ? [`to stop sending: \`follow-up budget pause ${projectId}\``] : [];
 }
 
 function describeWaiter({ position, workflowId, lane, expectedAt, refusal }: BudgetWaiter, at: At): string {

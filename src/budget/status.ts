@@ -15,13 +15,15 @@ export interface StatusExtent {
   about?: string | undefined;
   /** @default all that the budget keeps */
   maxSends?: number;
+  /** Whether it was asked to cancel, and refused. */
+  cancelRefused?: boolean;
 }
 
 export function budgetStatus(
   projectId: string,
   state: BudgetState,
   nowMs: number,
-  { about, maxSends = Infinity }: StatusExtent = {},
+  { about, maxSends = Infinity, cancelRefused }: StatusExtent = {},
 ): BudgetStatus {
   const { settings, pace, waiters, isCounting, shownSends } = state;
   const underWay = state.grants.filter(({ overAtMs }) => overAtMs > nowMs);
@@ -48,12 +50,13 @@ export function budgetStatus(
     reserve: settings.reserve,
     used: ends.length,
     underWay: underWay.length,
-    nextFreeSlotAt: isoOf(ends[0]),
+    nextFreeSlotAt: isoOf(ends[Math.max(0, ends.length - limitOf(state))]),
     refused: refusedOf(shownSends, nowMs - settings.windowMs),
     spacingMs: pace.limit.isSpaced ? pace.limit.spacingMs : undefined,
     isCounting: isCounting || undefined,
     remembersSince: iso(state.rememberedSinceMs),
     paused,
+    cancelRefused: cancelRefused || undefined,
     waiting,
     waitingTotal: waiters.length,
     waitingInBatchLane: waiters.filter(({ lane }) => lane === 'batch').length,

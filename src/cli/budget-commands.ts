@@ -8,7 +8,7 @@ import {
   RefusedError,
   type RestoredBudget,
 } from '../client/index.js';
-import { defined } from '../common/index.js';
+import { defined, type Description } from '../common/index.js';
 import {
   type BudgetStatus,
   formatDuration,
@@ -29,7 +29,8 @@ export async function showBudgets({ env, output }: Cli): Promise<void> {
   await withTemporal({ env, output }, ({ followUps }) =>
     output.list(followUps.budgets(), {
       columns: { project: 24, used: 18, waiting: 7, state: 0 },
-      row: ({ projectId, status, statusUnavailable }) => {
+      row: ({ projectId, status, statusUnavailable, trouble }) => {
+        if (trouble) return [projectId, '-', '-', `${trouble.what}; to fix it: ${trouble.fix}`];
         if (statusUnavailable !== undefined) return [projectId, '?', '?', `does not answer: ${statusUnavailable}`];
         if (!status) return [projectId, '-', '-', 'idle'];
         const { used, limit, windowMs, waitingTotal } = status;
@@ -43,7 +44,8 @@ export async function showBudgets({ env, output }: Cli): Promise<void> {
 }
 
 /** Without the lists, because there may be a thousand projects. */
-function toDocument({ projectId, workflowId, status, statusUnavailable }: ListedBudget): object {
+function toDocument({ projectId, workflowId, status, statusUnavailable, trouble }: ListedBudget): object {
+  if (trouble) return { projectId, workflowId, trouble };
   if (!status) {
     return { projectId, workflowId, ...(statusUnavailable === undefined ? { state: 'idle' } : { statusUnavailable }) };
   }
@@ -61,7 +63,8 @@ export async function showBudget(cli: Cli, projectId: string, { watch }: { watch
     }
     const state = await budget.state();
     const status = state === 'none' ? undefined : await budget.status();
-    const update = { state, ...defined({ status }) };
+    const trouble = state === 'running' ? undefined : await budget.trouble();
+    const update = { state, ...defined({ trouble, status }) };
     cli.output.data(updateDocument(projectId, update), formatBudgetUpdate(projectId, update));
     return ExitCode.ok;
   });
@@ -186,19 +189,29 @@ export function formatBudgetState(status: BudgetStatus): string {
 
 export function formatBudgetUpdate(projectId: string, update: BudgetUpdate): string {
   const { status } = update;
-  return [...warningsOf(projectId, update), ...(status ? toLines(describeBudget(status, clock)) : [])].join('\n');
+  return [...warningsOf(projectId, update), ...(status ? toLines(describe(status, update)) : [])].join('\n');
 }
 
 /** Describes an update of a watched budget on one line that stays the same without a notable change. */
 export function summariseBudgetUpdate(projectId: string, update: BudgetUpdate): string {
   const { status } = update;
-  return [...warningsOf(projectId, update), ...(status ? [toSummary(describeBudget(status, clock))] : [])].join(', ');
+  return [...warningsOf(projectId, update), ...(status ? [toSummary(describe(status, update))] : [])].join(', ');
 }
 
-/** Warnings that a budget is stopped, or its status missing or outdated. */
-function warningsOf(projectId: string, { state, status, statusUnavailable }: BudgetUpdate): string[] {
+/** What a stopped budget last knew is not what it does. */
+function describe(status: BudgetStatus, { state, trouble }: Pick<BudgetUpdate, 'state' | 'trouble'>): Description {
+  const description = describeBudget(status, clock);
+  if (state !== 'stopped') return description;
+  const headline = `as of its end${trouble?.since ? `, ${clock(trouble.since)}` : ''}:`;
+  return { ...description, headline, nextSteps: [] };
+}
+
+/** Warnings that a budget does not run, or its status missing or outdated. */
+function warningsOf(projectId: string, { state, trouble, status, statusUnavailable }: BudgetUpdate): string[] {
   const silence = statusUnavailable && `no response: ${safeLine(statusUnavailable)}${status ? '; last known:' : ''}`;
-  const none = `project ${projectId} has no budget yet: it gets one with its first follow-up; 0 slots used`;
+  const none = trouble
+    ? `the budget of ${projectId} ${trouble.what}; to start one: ${trouble.fix}`
+    : `project ${projectId} has no budget yet: it gets one with its first follow-up; 0 slots used`;
   return [
     ...(state === 'stopped' ? [`STOPPED: nothing is sent until "follow-up budget restore ${projectId}"`] : []),
     ...(silence !== undefined ? [silence] : status ? [] : [none]),

@@ -87,6 +87,7 @@ export function progressRow(followUp: FollowUpHandle, signal: AbortSignal): Prog
       return followUp.result({ signal });
     },
     summarise: ({ status, prLink }) => `job ${status}, ${prLink ?? 'no pull request'}`,
+    isFailure: ({ status }) => status === 'failed',
   };
 }
 

@@ -15,6 +15,8 @@ export interface ProgressRow<T> {
   work: (report: (progress: ProgressText) => void) => Promise<T>;
   /** The row's last line. A failed row shows its error. */
   summarise: (result: T) => string;
+  /** Whether a result is a failure. @default no result is */
+  isFailure?: (result: T) => boolean;
 }
 
 /**
@@ -30,7 +32,7 @@ export async function showProgress<T>(
   const { stderr } = output;
   const draw = isLive(stderr) ? drawOn(output, stderr) : undefined;
   const lines = rows.map(({ label }) => [`- ${label}`]);
-  const show = async ({ label, work, summarise }: ProgressRow<T>, index: number) => {
+  const show = async ({ label, work, summarise, isFailure }: ProgressRow<T>, index: number) => {
     let shown: string | undefined;
     const say = (headline: string, timing = '', mark = '-') => {
       if (draw) {
@@ -42,7 +44,7 @@ export async function showProgress<T>(
     };
     try {
       const result = await work(({ headline, timing }) => say(headline, timing));
-      say(summarise(result), '', '✔');
+      say(summarise(result), '', isFailure?.(result) ? '✖' : '✔');
       return result;
     } catch (error) {
       say(messageOf(error), '', '✖');

@@ -69,6 +69,8 @@ export type BudgetExecutionState = 'none' | 'running' | 'stopped';
 /** A change of a watched budget. */
 export interface BudgetUpdate {
   state: BudgetExecutionState;
+  /** Why it does not run; missing if nothing needs it. */
+  trouble?: WorkflowTrouble;
   /** The last known status; missing before the project's first follow-up. */
   status?: BudgetStatus;
   /** Why `status` is out of date. */
@@ -122,7 +124,8 @@ export class BudgetHandle {
 
   /**
    * Why the budget does not answer, and how to fix it: it is stopped, paused in Temporal, its workflow tasks fail, or
-   * no worker polls its task queue. `undefined` if nothing is wrong, or it does not exist. Needs no worker.
+   * no worker polls its task queue; or it was deleted while follow-ups wait. `undefined` if nothing is wrong, or nothing
+   * needs it. Needs no worker.
    */
   async trouble(): Promise<WorkflowTrouble | undefined> {
     return readTrouble(this.#target.client, this.workflowId);
@@ -146,11 +149,12 @@ export class BudgetHandle {
    */
   async look(last?: BudgetUpdate): Promise<BudgetUpdate> {
     const state = await this.state();
-    if (state === 'none') return { state };
+    const ofState = { state, ...(state !== 'running' && defined({ trouble: await this.trouble() })) };
+    if (state === 'none') return ofState;
     // A stopped budget does not change, and each query of it replays its history.
     if (state === 'stopped' && last?.state === 'stopped' && last.statusUnavailable === undefined) return last;
     const { result = last?.status, silence } = await resultOf(() => this.status());
-    return { state, ...defined({ status: result, statusUnavailable: silence }) };
+    return { ...ofState, ...defined({ status: result, statusUnavailable: silence }) };
   }
 
   /**

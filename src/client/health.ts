@@ -26,6 +26,7 @@ import {
   callTemporal,
   DEFAULT_CALL_TIMEOUT_MS,
   describeEnd,
+  findProjects,
   listIds,
   toClientError,
   toExecutionStatus,
@@ -46,6 +47,8 @@ const BLOCKED_QUERIES = ['TemporalPauseInfo IS NOT NULL', FAILS].map(
 );
 /** Webhooks that were given up; a later run may be open. */
 const FAILED_WEBHOOKS = `WorkflowType = '${WorkflowType.followUpWebhook}' AND ExecutionStatus = 'Failed'`;
+/** Follow-ups that wait for their budget. They ask it again within hours. */
+const WAITS = `WorkflowType = '${WorkflowType.followUp}' AND ${SearchAttribute.state.name} IN ('waiting-for-budget', 'waiting-for-job') AND ${IS_OPEN}`;
 /** Closed budgets; a later run may be open. */
 const CLOSED_BUDGETS = `WorkflowType = '${WorkflowType.projectBudget}' AND ExecutionStatus IN ('Terminated', 'Failed', 'Canceled', 'TimedOut', 'Completed')`;
 
@@ -57,11 +60,12 @@ const CLOSED_BUDGETS = `WorkflowType = '${WorkflowType.projectBudget}' AND Execu
  * - `failing`: its workflow tasks fail, and are retried.
  * - `unattended`: no worker polls its task queue.
  * - `closed`: only for a budget: it was terminated, or ended in another way.
+ * - `missing`: only for a budget: it was deleted while follow-ups wait.
  * - `undelivered`: only for a webhook: its receiver has not accepted it within 3 days, or accepts no more.
  */
 export interface WorkflowTrouble {
   workflowId: string;
-  kind: 'paused' | 'activityPaused' | 'failing' | 'unattended' | 'closed' | 'undelivered';
+  kind: 'paused' | 'activityPaused' | 'failing' | 'unattended' | 'closed' | 'missing' | 'undelivered';
   /** Its start, ISO 8601 in UTC, if Temporal knows it. */
   since?: string;
   /** Description such as `is paused in Temporal`. */
@@ -80,8 +84,10 @@ export interface Health {
   taskQueues: ({ taskQueue: string; type: QueueType } & TaskQueueState)[];
   /** Number of running follow-ups in each state; `starting`: no worker has picked them up yet. */
   followUps: Partial<Record<OpenState | 'starting', number>>;
-  /** Workflow ids of the newest blocked follow-ups, at most 10. */
-  blocked: string[];
+  /** Projects with a running follow-up. */
+  projects: string[];
+  /** Workflow ids of the newest follow-ups that are blocked, and that wait for a slot, at most 10 each. */
+  waiting: string[];
   /** Ids of the newest running batches, at most 500. */
   batchIds: string[];
   troubles: WorkflowTrouble[];
@@ -113,7 +119,7 @@ export async function readHealth(client: Client, taskQueue: string): Promise<Hea
     await listIds(client, QUERY_OF_ALL, 1);
   } catch (error) {
     if (!RefusedError.is(error, 'SearchAttributesMissing')) throw error;
-    const nothing = { followUps: {}, blocked: [], batchIds: [], troubles: [] };
+    const nothing = { followUps: {}, projects: [], waiting: [], batchIds: [], troubles: [] };
     return { ...server, hasSearchAttributes: false, ...nothing };
   }
   const running = (state: string) =>
@@ -122,9 +128,11 @@ export async function readHealth(client: Client, taskQueue: string): Promise<Hea
     ['starting', running('IS NULL')],
     ...openStates.map((state) => [state, running(`= '${state}'`)] as const),
   ]);
-  const [counts, blocked, batches, troubles] = await Promise.all([
+  const [counts, projects, blocked, waiting, batches, troubles] = await Promise.all([
     Promise.all([...queries.values()].map((query) => callTemporal(client, () => client.workflow.count(query)))),
+    findProjects(client, IS_OPEN),
     listIds(client, running(`= 'blocked'`), MAX_NAMED),
+    listIds(client, running(`= 'waiting-for-budget'`), MAX_NAMED),
     listIds(client, `WorkflowType = '${WorkflowType.followUpBatch}' AND ${IS_OPEN}`),
     findTroubles(
       client,
@@ -136,14 +144,15 @@ export async function readHealth(client: Client, taskQueue: string): Promise<Hea
     ...server,
     hasSearchAttributes: true,
     followUps: Object.fromEntries([...queries.keys()].map((state, index) => [state, counts[index]?.count ?? 0])),
-    blocked,
+    projects: [...projects],
+    waiting: [...blocked, ...waiting],
     batchIds: batches.flatMap((workflowId) => parseFollowUpBatchWorkflowId(workflowId)?.batchId ?? []),
     troubles,
   };
 }
 
 /**
- * What blocks a workflow; `undefined` if nothing does, or it does not exist.
+ * What blocks a workflow; `undefined` if nothing does, or nothing needs it.
  *
  * @throws TemporalUnreachableError
  */
@@ -153,7 +162,20 @@ export async function readTrouble(
   stateOf = taskQueueReader(client),
 ): Promise<WorkflowTrouble | undefined> {
   const description = await callTemporal(client, () => describeIfKnown(client, workflowId), { workflowId });
-  return description && troubleOf(client, description, stateOf);
+  return description ? troubleOf(client, description, stateOf) : missingBudget(client, workflowId);
+}
+
+/** Temporal's list may lag behind a follow-up that has just started. */
+async function missingBudget(client: Client, workflowId: string): Promise<WorkflowTrouble | undefined> {
+  const projectId = parseProjectBudgetWorkflowId(workflowId);
+  if (projectId === undefined) return undefined;
+  const before = new Date(Date.now() - UNATTENDED_AFTER_MS).toISOString();
+  const query = `${WAITS} AND ${SearchAttribute.projectId.name} = '${projectId}' AND StartTime < '${before}'`;
+  const [waiting] = await listIds(client, query, 1);
+  const what = 'does not exist, although follow-ups wait for it';
+  return waiting === undefined
+    ? undefined
+    : { workflowId, kind: 'missing', what, fix: `follow-up poll-now ${waiting}` };
 }
 
 type TaskQueueReader = (taskQueue: string) => Promise<TaskQueueState>;

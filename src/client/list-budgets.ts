@@ -2,19 +2,20 @@ import type { Client } from '@temporalio/client';
 import { defined } from '../common/index.js';
 import {
   type BudgetStatus,
-  parseFollowUpWorkflowId,
   parseProjectBudgetWorkflowId,
   projectBudgetWorkflowId,
-  SearchAttribute,
   WorkflowType,
 } from '../contract/index.js';
 import { fewAtATime, HAS_ENDED, IS_OPEN } from '../temporal/lookups.js';
 import type { BudgetHandle } from './budget-handle.js';
 import { resultOf } from './calls.js';
-import { listQuery } from './list.js';
-import { listIds, listWorkflows } from './temporal.js';
+import type { WorkflowTrouble } from './health.js';
+import { findProjects, listWorkflows } from './temporal.js';
 
-/** A running budget. It is idle if it has neither a status nor a reason why there is none. */
+/**
+ * A running budget, or one that does not run although follow-ups wait for it. It is idle if it has neither a
+ * status nor a reason why there is none.
+ */
 export interface ListedBudget {
   projectId: string;
   workflowId: string;
@@ -23,6 +24,8 @@ export interface ListedBudget {
   status?: BudgetStatus;
   /** Why it does not answer. */
   statusUnavailable?: string;
+  /** Why it does not run. */
+  trouble?: WorkflowTrouble;
 }
 
 /** See `FollowUpClient.budgets`. */
@@ -55,28 +58,8 @@ export async function* listBudgets(
     const workflowId = projectBudgetWorkflowId(projectId);
     yield { projectId, workflowId, isNeeded: needed.has(projectId), ...results.get(projectId) };
   }
-}
-
-/** Temporal's largest page. */
-const PAGE_SIZE = 1_000;
-
-/**
- * Projects with follow-ups that match a condition. After each page, only other projects are read, so the cost grows
- * with the number of projects.
- *
- * @throws TemporalUnreachableError; RefusedError without the search attributes
- */
-async function findProjects(client: Client, condition: string): Promise<ReadonlySet<string>> {
-  const found = new Set<string>();
-  for (;;) {
-    const ids = [...found].map((projectId) => `'${projectId}'`).join(', ');
-    const others = ids === '' ? '' : ` AND ${SearchAttribute.projectId.name} NOT IN (${ids})`;
-    const page = await listIds(client, `${listQuery({})} AND ${condition}${others}`, PAGE_SIZE);
-    const before = found.size;
-    for (const workflowId of page) {
-      const id = parseFollowUpWorkflowId(workflowId);
-      if (id) found.add(id.projectId);
-    }
-    if (page.length < PAGE_SIZE || found.size === before) return found;
+  for (const projectId of [...needed].filter((needing) => !projects.includes(needing))) {
+    const trouble = await budgetOf(projectId).trouble();
+    if (trouble) yield { projectId, workflowId: trouble.workflowId, isNeeded: true, trouble };
   }
 }

@@ -69,7 +69,7 @@ export async function bringUpToDate(
     if (ask) return state === 'blocked' ? joinAsk(client, workflowId, progress, ask) : progress;
   }
   if (!isWaiting(progress)) return progress;
-  return withBudget(await askBudget(client, projectId, workflowId), workflowId, progress);
+  return withBudget(await askBudget(client, projectId, workflowId), workflowId, progress, nowMs);
 }
 
 function isWaiting(progress: FollowUpProgress): progress is Waiting {
@@ -157,25 +157,30 @@ export function withBudget(
   budget: BudgetStatus | 'stopped' | undefined,
   workflowId: string,
   progress: Waiting,
+  nowMs: number,
 ): LiveProgress {
-  const { position: _position, expectedSendAt: _expectedSendAt, pause: _pause, ...rest } = progress;
+  const { position, expectedSendAt, asksAgainAt, pause, ...rest } = progress;
   if (budget === 'stopped') return { ...rest, state: 'blocked', waitReason: 'budget-stopped' };
   const waiter = budget?.waiting.find((each) => each.workflowId === workflowId);
-  if (!budget || !waiter) return { ...progress, asOf: progress.learnedAt };
-  const { position, expectedAt, refusal } = waiter;
-  const facts = { ...rest, ...defined({ position, expectedSendAt: expectedAt }) };
+  if (!budget || !waiter) {
+    const coming = expectedSendAt && Date.parse(expectedSendAt) > nowMs ? expectedSendAt : undefined;
+    const last = defined({ position, expectedSendAt: coming, asksAgainAt, pause });
+    return { ...rest, ...last, asOf: progress.learnedAt };
+  }
+  const { refusal } = waiter;
+  const facts = { ...rest, ...defined({ position: waiter.position, expectedSendAt: waiter.expectedAt }) };
   const waitReason = projectReason(budget);
   if (waitReason !== undefined) {
     const { until, statusCode, note } = budget.paused ?? {};
     const by = waitReason === 'paused' ? 'operator' : 'service';
-    const pause = { by, ...defined({ until, statusCode, note }) } as const;
-    return { ...facts, state: 'blocked', waitReason, ...(waitReason !== 'counting' && { pause }) };
+    const paused = { by, ...defined({ until, statusCode, note }) } as const;
+    return { ...facts, state: 'blocked', waitReason, ...(waitReason !== 'counting' && { pause: paused }) };
   }
   if (refusal) {
     const { reason, ...more } = refusal;
     return { ...facts, state: 'blocked', waitReason: reason, pause: { by: 'message', ...more } };
   }
-  if (position === undefined) return { ...facts, state: 'waiting-for-job', waitReason: 'job-busy' };
+  if (waiter.position === undefined) return { ...facts, state: 'waiting-for-job', waitReason: 'job-busy' };
   return { ...facts, state: 'waiting-for-budget', waitReason: 'slot' };
 }
 

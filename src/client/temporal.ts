@@ -1,5 +1,6 @@
 import type { Client, WorkflowExecutionInfo } from '@temporalio/client';
 import { NamespaceNotFoundError, WorkflowNotFoundError } from '@temporalio/common';
+import { parseFollowUpWorkflowId, SearchAttribute, WorkflowType } from '../contract/index.js';
 import { describeGrpcError, GrpcStatus, grpcStatusOf, isBadHeader, isPassingTrouble, pause } from '../temporal/grpc.js';
 import {
   FollowUpClientError,
@@ -143,6 +144,34 @@ export async function listIds(client: Client, query: string, maxIds = MAX_IDS): 
   const request = { namespace: client.options.namespace, query, pageSize: maxIds };
   const { executions } = await callTemporal(client, () => client.workflowService.listWorkflowExecutions(request));
   return executions.flatMap(({ execution }) => execution?.workflowId ?? []);
+}
+
+/** Temporal's largest page. */
+const PAGE_SIZE = 1_000;
+
+/**
+ * Projects with follow-ups that match a condition of a visibility query. After each page, only other projects are read, so the cost grows
+ * with the number of projects.
+ *
+ * @throws TemporalUnreachableError; RefusedError without the search attributes
+ */
+export async function findProjects(client: Client, condition: string): Promise<ReadonlySet<string>> {
+  const found = new Set<string>();
+  for (;;) {
+    const ids = [...found].map((projectId) => `'${projectId}'`).join(', ');
+    const others = ids === '' ? '' : ` AND ${SearchAttribute.projectId.name} NOT IN (${ids})`;
+    const page = await listIds(
+      client,
+      `WorkflowType = '${WorkflowType.followUp}' AND ${condition}${others}`,
+      PAGE_SIZE,
+    );
+    const before = found.size;
+    for (const workflowId of page) {
+      const id = parseFollowUpWorkflowId(workflowId);
+      if (id) found.add(id.projectId);
+    }
+    if (page.length < PAGE_SIZE || found.size === before) return found;
+  }
 }
 
 /** Temporal's status of a workflow. A paused workflow is running. */

@@ -47,6 +47,7 @@ export interface BudgetStatus {
   used: number;
   /** Granted sends whose outcome is not known yet. */
   underWay: number;
+  /** When the next slot can be granted again. */
   nextFreeSlotAt?: string;
   /** What the service did not clearly accept, of the messages in `lastSends` that are at most a window old. */
   refused?: RefusedMessages[];
@@ -61,6 +62,8 @@ export interface BudgetStatus {
    * service's latest refusal, and `note` the operator's.
    */
   paused?: { reasons: PauseReason[]; since: string; until?: string; statusCode?: number; note?: string };
+  /** Whether somebody has tried to cancel it, which it refuses: follow-ups depend on it. */
+  cancelRefused?: boolean;
   /** The first 20 in line, in order, and the one that the query is about. */
   waiting: BudgetWaiter[];
   waitingTotal: number;

@@ -22,6 +22,8 @@ const factsSchema = object({
   position: z.int().min(1).exactOptional(),
   /** Expected time of the send, if known. */
   expectedSendAt: instant.exactOptional(),
+  /** Latest time of the next ask, while it has a place in line. A new budget, or a grant, ends the wait earlier. */
+  asksAgainAt: instant.exactOptional(),
   sentAt: instant.exactOptional(),
   /**
    * Reads of the job since the send, including failed ones. The workflow counts those of a watch at its end; the

@@ -21,8 +21,11 @@ export function describeFollowUp(progress: ShownProgress, workflowId: string, at
   const time = (iso: string | false | undefined) => iso && at(iso);
   const retryAt = pause?.by !== 'operator' && time(pause?.until);
   const isReconciling = state === 'reconciling';
+  const expected = time(progress.expectedSendAt);
+  const again = time(progress.asksAgainAt);
   const live: Row[] = [
-    ['send expected', time(progress.expectedSendAt)],
+    ['send expected', expected && `${expected}${again ? `, or it asks again ${again}` : ''}`],
+    ['asks again', !expected && again],
     ['polls', polls > 0 && String(polls)],
     ['next poll', time(progress.nextPollAt)],
     ['tries again', time(progress.nextTryAt) ?? (retryAt && `${retryAt} or later`)],

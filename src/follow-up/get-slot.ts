@@ -225,5 +225,5 @@ function linePositionOf(reply: Waiting | Full, againAtMs: number) {
   if (reply.kind === 'full') return { nextTryAt: iso(againAtMs) };
   const { position, expectedAtMs, pause } = reply;
   const expectedSendAt = expectedAtMs === undefined ? undefined : iso(expectedAtMs);
-  return defined({ position: position > 0 ? position : undefined, expectedSendAt, pause });
+  return defined({ position: position > 0 ? position : undefined, expectedSendAt, asksAgainAt: iso(againAtMs), pause });
 }

@@ -72,16 +72,16 @@ export async function projectBudget(input: ProjectBudgetInput, carried?: BudgetS
     isAskedToCancel = true;
     loop.change(() => undefined);
   });
-  listen(projectId, loop);
+  listen(projectId, loop, () => isAskedToCancel);
   await CancellationScope.nonCancellable(() => loop.run(assumeFull && state === undefined));
   trim(budget.state);
   return continueAsNew<typeof projectBudget>({ projectId, settings }, budget.state);
 }
 
-function listen(projectId: string, loop: BudgetLoop): void {
+function listen(projectId: string, loop: BudgetLoop, isAskedToCancel: () => boolean): void {
   const { budget } = loop;
   const status = (nowMs: number, about?: string): BudgetStatus =>
-    budgetStatus(projectId, budget.state, nowMs, { about });
+    budgetStatus(projectId, budget.state, nowMs, { about, cancelRefused: isAskedToCancel() });
   const reply = (nowMs?: unknown, about?: unknown) => {
     const now = instantMsSchema.safeParse(nowMs).data ?? Date.now();
     return status(now, typeof about === 'string' ? about : undefined);
@@ -122,16 +122,12 @@ function createPort(projectId: string, budget: Budget, isAskedToCancel: () => bo
     mustNextRunBegin: () => workflowInfo().continueAsNewSuggested,
     show: () => {
       const nowMs = Date.now();
-      const status = budgetStatus(projectId, budget.state, nowMs, { maxSends: SHOWN_SENDS });
-      const details = toMarkdown((at) => describeBudget(status, at), nowMs);
-      setCurrentDetails(isAskedToCancel() ? `${cancelRefusal(projectId)}\n\n${details}` : details);
+      const extent = { maxSends: SHOWN_SENDS, cancelRefused: isAskedToCancel() };
+      const status = budgetStatus(projectId, budget.state, nowMs, extent);
+      setCurrentDetails(toMarkdown((at) => describeBudget(status, at), nowMs));
       recordMetrics();
     },
   };
-}
-
-function cancelRefusal(projectId: string): string {
-  return `**Cancel refused**: follow-ups depend on this budget. To stop sending: \`follow-up budget pause ${projectId}\``;
 }
 
 async function signalFollowUp({ workflowId, reply }: FollowUpSignal): Promise<boolean> {

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { describeBudget } from '../../src/budget/budget-details.js';
-import { toMarkdown } from '../../src/common/index.js';
+import { iso, toMarkdown } from '../../src/common/index.js';
 import { HOUR, MINUTE } from '../support/times.js';
-import { closed, followUp, OVER, TestBudget } from './support.js';
+import { closed, followUp, HELD, OVER, T0, TestBudget } from './support.js';
 
 const descriptionOf = (budget: TestBudget) => toMarkdown((at) => describeBudget(budget.status(), at), budget.nowMs);
 
@@ -42,6 +42,21 @@ describe('the reply to an ask', () => {
 });
 
 describe('the status of a budget', () => {
+  it('says when the next slot can be granted if its limit was lowered below what is used', () => {
+    const budget = new TestBudget();
+    for (const name of ['a', 'b', 'c']) {
+      budget.send(name);
+      budget.advance(MINUTE);
+    }
+    budget.setLimit({ limit: 1 });
+    expect(budget.status().nextFreeSlotAt).toBe(iso(T0 + 2 * MINUTE + HELD));
+    expect(descriptionOf(budget)).toMatch(
+      /^\*\*sends nothing until .* UTC: 3 slots are in use, more than its limit of 1/,
+    );
+    budget.advance(HELD);
+    expect(budget.status()).not.toHaveProperty('nextFreeSlotAt');
+  });
+
   it('counts neither refused messages nor those under way as accepted', () => {
     const budget = new TestBudget();
     budget.askAll(['unclear', 'good', 'bad', 'under-way']);

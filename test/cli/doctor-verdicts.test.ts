@@ -1,5 +1,11 @@
 import { expect, test } from 'vitest';
-import { checkOfTrouble, judgeAgreement, judgeBatch, judgeBudget, judgeRetention } from '../../src/cli/doctor.js';
+import {
+  checkOfTrouble,
+  judgeAgreement,
+  judgeBatch,
+  judgeBudget,
+  judgeRetention,
+} from '../../src/cli/doctor-verdicts.js';
 import type { BatchStatus, BudgetStatus } from '../../src/contract/index.js';
 
 const nowMs = Date.UTC(2026, 0, 2, 12);

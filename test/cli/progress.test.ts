@@ -80,3 +80,14 @@ test('a frame fits the width and the height of its terminal', () => {
   expect(fitFrame(lines, 20, 10)).toEqual(['short', `${'x'.repeat(19)}…`, 'three', 'four', 'five']);
   expect(fitFrame(lines, 80, 4)).toEqual(['short', 'x'.repeat(30), '… 3 more lines']);
 });
+
+test('the last line of a row marks a result that is a failure as one', async () => {
+  const { output, writes } = open(80);
+  const row = { work: async () => 'failed', summarise: (result: string) => `job ${result}` };
+  const isFailure = (result: string) => result === 'failed';
+  await showProgress<string>(output, [
+    { label: 'p/one', ...row, isFailure },
+    { label: 'p/two', ...row },
+  ]);
+  expect(screenOf(writes)).toEqual(['✖ p/one: job failed', '✔ p/two: job failed']);
+});

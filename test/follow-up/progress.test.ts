@@ -28,7 +28,12 @@ describe('progress in line', () => {
     await scene.advance();
     expect(scene.flow.progress()).toEqual({
       ...{ projectId: 'p', jobId: 'j', state: 'waiting-for-budget', waitReason: 'slot', position: 3, polls: 0 },
-      ...{ expectedSendAt: iso(START_MS + HOUR), learnedAt: iso(START_MS), waitsUntil: iso(START_MS + 7 * DAY) },
+      ...{
+        expectedSendAt: iso(START_MS + HOUR),
+        asksAgainAt: iso(START_MS + HOUR + 180_000),
+        learnedAt: iso(START_MS),
+        waitsUntil: iso(START_MS + 7 * DAY),
+      },
     });
   });
 

@@ -27,7 +27,8 @@ const saysSo = (project: Project) =>
     const { currentDetails } = await project
       .workflow()
       .query<{ currentDetails: string }>('__temporal_workflow_metadata');
-    return /Cancel refused.*follow-up budget pause/.test(currentDetails);
+    const { cancelRefused } = await project.status();
+    return cancelRefused === true && /cancel: refused[^]*follow-up budget pause/.test(currentDetails);
   });
 
 /** Starts a budget as anyone can. */

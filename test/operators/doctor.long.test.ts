@@ -1,7 +1,11 @@
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { randomUUID } from 'node:crypto';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { type DevServer, startDevServer } from '../../src/dev-server/index.js';
 import { askCli, runCli } from '../cli/run-cli.js';
-import { pauseWorkflow, unpauseWorkflow } from '../support/buttons.js';
+import { deleteWorkflow, pauseWorkflow, unpauseWorkflow } from '../support/buttons.js';
 import { eventually } from '../support/eventually.js';
 import { FAST, type Stack, startStack } from '../support/stack.js';
 
@@ -112,4 +116,48 @@ test('status, budget show and doctor name the cause or the fix if a budget does 
   expect((await runCli(['budget', 'restore', 'wedged', '--assume-full'], { env })).exitCode).toBe(0);
   // First it counts those that wait.
   await eventually('it is full', async () => (await followUps.budget('wedged').status())?.used === 100);
+});
+
+test('a budget that was deleted while a follow-up waits is named with the way out, which helps', async () => {
+  const { client, followUps } = stack;
+  const budget = followUps.budget('deleted');
+  await budget.setLimit({ limit: 0 });
+  const { workflowId } = await followUps.start({ projectId: 'deleted', jobId: 'job', prompt: 'Add tests.', ...FAST });
+  await eventually('it is in line', async () => (await budget.status())?.waitingTotal === 1);
+  await deleteWorkflow(client, budget.workflowId);
+  await eventually('it is gone', async () => (await budget.state()) === 'none');
+  const way = `follow-up poll-now ${workflowId}`;
+  for (const command of [['status', workflowId], ['budget', 'show', 'deleted'], ['budget', 'list'], ['doctor']]) {
+    await eventually(`${command.join(' ')} names it`, async () => {
+      const { stdout } = await runCli(command, { env });
+      return stdout.includes('does not exist, although follow-ups wait for it') && stdout.includes(way);
+    });
+  }
+  expect((await runCli(['poll-now', workflowId], { env })).exitCode).toBe(0);
+  expect(await followUps.handle(workflowId).result()).toMatchObject({ status: 'completed' });
+});
+
+test('a follow-up without an API key is found although its project never had a budget', async () => {
+  const directory = await mkdtemp(join(tmpdir(), 'doctor-keys-'));
+  onTestFinished(() => rm(directory, { recursive: true }));
+  const file = join(directory, 'keys.json');
+  await writeFile(file, JSON.stringify({ other: stack.simulator.apiKey }), { mode: 0o600 });
+  const keys = { AGENT_JOBS_API_KEY: '', AGENT_JOBS_API_KEYS_FILE: file };
+  const taskQueue = `keyless-${randomUUID()}`;
+  const keyless = await startStack({ address: server.address, taskQueue, env: keys });
+  onTestFinished(() => keyless.stop());
+  const { baseUrl } = keyless.simulator;
+  const itsEnv = { ...env, ...keys, FOLLOW_UP_TASK_QUEUE: taskQueue, AGENT_JOBS_BASE_URL: baseUrl };
+  const followUp = await keyless.followUps.start({ projectId: 'keyless', jobId: 'job', prompt: 'Add tests.', ...FAST });
+  await eventually('it is blocked', async () => (await followUp.progress()).state === 'blocked');
+  const ofProject = (text: string) => text.split('\n').filter((line) => line.includes('keyless'));
+  await eventually('the doctor names the project', async () => {
+    const { stdout } = await runCli(['doctor'], { env: itsEnv });
+    return ofProject(stdout).some((line) => /error +API key +project keyless:/.test(line));
+  });
+  // Without the settings of the workers, Temporal still shows what the follow-up waits for.
+  const bare = await runCli(['doctor'], { env: { TEMPORAL_ADDRESS: server.address, FOLLOW_UP_TASK_QUEUE: taskQueue } });
+  expect(bare.exitCode).toBe(1);
+  expect(bare.stdout).toMatch(/warning +follow-up +follow-up\/keyless\/job\/\S+ is blocked: .*no API key/);
+  await followUp.cancel();
 });

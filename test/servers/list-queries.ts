@@ -151,13 +151,16 @@ export async function checkListQueries(address: string, isUnified: boolean): Pro
       batch: await list({ batch: batch.batchId }),
       since: [(await list({ project: 'sends', since: '1h' })).length, await list({ since })],
       counts: health.followUps,
-      blocked: health.blocked,
+      examined: health.waiting.toSorted(),
       batches: health.batchIds,
       troubles: troubles.map(({ kind, workflowId }) => `${kind} ${workflowId}`).sort(),
       ofBatch: (await batch.troubles()).map(({ kind, workflowId }) => `${kind} ${workflowId}`),
       waiting: (await batch.status()).waitingForBudget,
       stillRunning: (await cutOff.status()).stillRunning,
-      budgets: budgets.map(({ projectId, isNeeded, status }) => `${projectId} ${isNeeded} ${Boolean(status)}`).sort(),
+      budgets: budgets
+        .filter(({ trouble }) => !trouble)
+        .map(({ projectId, isNeeded, status }) => `${projectId} ${isNeeded} ${Boolean(status)}`)
+        .sort(),
       sends: await jobsOfSends(Date.now() - HOUR_MS),
       recent: await jobsOfSends(Date.now() + HOUR_MS),
       schedules: (await allOf(followUps.schedules.list())).map(({ name }) => name),
@@ -177,7 +180,15 @@ export async function checkListQueries(address: string, isUnified: boolean): Pro
       ...Object.fromEntries(openStates.map((state) => [state, 1])),
       ...{ starting: FULL_PAGE + 8, 'waiting-for-budget': 6, polling: 3 },
     },
-    blocked: ['follow-up/states/blocked/key'],
+    examined: [
+      'follow-up/batched/one/night:1.5~x:0',
+      'follow-up/batched/three/night:1.5~:0',
+      'follow-up/batched/two/night:1.5~x:1',
+      'follow-up/sends/waiting-again/key',
+      'follow-up/sends/waiting/key',
+      'follow-up/states/blocked/key',
+      'follow-up/states/waiting-for-budget/key',
+    ],
     batches: [batch.batchId],
     troubles: [
       'closed project-budget/stopped',
