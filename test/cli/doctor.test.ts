@@ -121,7 +121,10 @@ test('the doctor reports what is paused, held, stopped, without a worker or unre
 
   const expected: Record<string, object> = {
     frozen: { name: 'budget', message: expect.stringMatching(/\(release freeze\); waiting follow-ups: 1$/) },
-    [unread.workflowId]: { name: 'follow-up', message: expect.stringMatching(/the job cannot be read, or is not found: .*50\d/) },
+    [unread.workflowId]: {
+      name: 'follow-up',
+      message: expect.stringMatching(/the job cannot be read, or is not found: .*50\d/),
+    },
     [batch.batchId]: { name: 'batch', message: expect.stringContaining('is held (canary)') },
     [stopped.workflowId]: { name: 'budget', status: 'error', fix: 'follow-up budget restore ended' },
     [left.workflowId]: { status: 'error', fix: 'start a worker: FOLLOW_UP_TASK_QUEUE=nobody follow-up worker' },
