@@ -1,5 +1,11 @@
 import { type At, DELIVERED, type Description, markdownCode as code, type Row, toMarkdown } from '../common/index.js';
-import { type BatchCounts, type BatchItem, type BatchStatus, followUpBatchWorkflowId } from '../contract/index.js';
+import {
+  type BatchCounts,
+  type BatchItem,
+  type BatchStatus,
+  followUpBatchWorkflowId,
+  type ListedItems,
+} from '../contract/index.js';
 import type { PartInput } from '../protocol/index.js';
 import { endedOf } from './outcome.js';
 import type { Part } from './part.js';
@@ -15,16 +21,16 @@ export function describeBatch(status: KnownStatus, failures: readonly BatchItem[
     const why = error
       ? `${DELIVERED[error.delivered]}, ${code(`${error.type}: ${error.message}`)}`
       : 'the agent job failed';
-    return `item ${index + 1}${workflowId && `, ${code(workflowId)}`}: ${why}`;
+    return `${workflowId ? code(workflowId) : `item ${index}`}: ${why}`;
   });
   const more = failed + errors - failures.length;
   if (more > 0) lines.push(`and ${more} more: \`follow-up batch status ${batchId} --json\``);
   return {
-    headline: `${endedOf(status)} of ${status.total} ended${suffixOf(status, at)}`,
+    headline: headlineOf(status, at),
     rows: [
       ['batch', code(batchId)],
       ...live,
-      ['open at most', !ended && String(status.maxOpen)],
+      ['open at most', !ended && !status.cutOff && String(status.maxOpen)],
       ['started', status.startedAt && at(status.startedAt)],
       ['latest end', status.lastEndedAt && at(status.lastEndedAt)],
     ],
@@ -49,10 +55,14 @@ export function describePart(part: Part, { first, items, batchId }: PartInput, n
 
 function countsOf(status: KnownStatus): Row[] {
   const { completed, archived, failed, errors, unknown, errorsByType } = status;
-  const { open = 0, waitingForBudget = 0, waitingToStart = 0 } = status;
+  const { open = 0, waitingToSend = 0, waitingToStart = 0, cutOff, listed = [], total } = status;
+  if (cutOff !== undefined) {
+    const count = listed.reduce((sum, each) => sum + each.count, 0);
+    return [...listed.map(describeListed), ['not started', total > count && String(total - count)]];
+  }
   const types = Object.entries(errorsByType).map(([type, count]) => `${type} ${count}`);
   const doubt = unknown > 0 ? `; ${unknown} possibly delivered` : '';
-  const waiting = waitingForBudget > 0 ? `, ${waitingForBudget} of them waiting for budget` : '';
+  const waiting = waitingToSend > 0 ? `, ${waitingToSend} of them waiting to send` : '';
   return [
     ['completed', completed > 0 && String(completed)],
     ['archived', archived > 0 && String(archived)],
@@ -63,8 +73,18 @@ function countsOf(status: KnownStatus): Row[] {
   ];
 }
 
-function suffixOf({ ended, cancelled, sealed, hold, cutOff }: KnownStatus, at: At): string {
-  if (cutOff !== undefined) return `, ${cutOff} without a result`;
+export const describeListed = ({ state, projectId, count }: ListedItems): Row => [
+  state,
+  `${count} in project ${code(projectId)}`,
+];
+
+function headlineOf(status: KnownStatus, at: At): string {
+  const { cutOff, total } = status;
+  if (cutOff !== undefined) return `${cutOff} without a result; its ${total} items, as Temporal lists them`;
+  return `${endedOf(status)} of ${total} ended${suffixOf(status, at)}`;
+}
+
+function suffixOf({ ended, cancelled, sealed, hold }: KnownStatus, at: At): string {
   if (hold) return `, held since ${at(hold.at)}: ${hold.reason}`;
   if (ended) return cancelled ? ', cancelled' : '';
   if (cancelled) return ', being cancelled';
@@ -72,11 +92,11 @@ function suffixOf({ ended, cancelled, sealed, hold, cutOff }: KnownStatus, at: A
 }
 
 function nextSteps({ batchId, ended, sealed, hold, cutOff, ...status }: KnownStatus): string[] {
-  const { open = 0, waitingToStart = 0, failed, errors, unknown, stillRunning } = status;
+  const { open = 0, waitingToStart = 0, failed, errors, unknown, listed = [] } = status;
   if (cutOff !== undefined) {
-    const running = stillRunning === undefined ? 'perhaps some' : String(stillRunning);
-    const runs = stillRunning === 1 ? 'follow-up still runs' : 'follow-ups still run';
-    return [`${running} ${runs}: \`follow-up list --batch ${batchId}\``];
+    const isRunning = listed.some((each) => each.isRunning);
+    const retry = `\`follow-up batch retry ${batchId}\` sends what was not delivered`;
+    return isRunning ? [`wait for those that run: \`follow-up list --batch ${batchId}\``, `then: ${retry}`] : [retry];
   }
   const cancel = `\`follow-up batch cancel ${batchId}\``;
   if (hold) return [`to go on: \`follow-up batch continue ${batchId}\``, `or, to end it: ${cancel}`];

@@ -1,8 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { describeBatch } from '../batch/batch-details.js';
+import { describeBatch, describeListed } from '../batch/batch-details.js';
+import { describeBudget } from '../budget/budget-details.js';
 import {
   type BatchHandle,
   type BatchPreview,
+  type FollowUpClient,
   type ProjectPreview,
   type RetryChoice,
   type RetryPlan,
@@ -17,11 +19,12 @@ import {
   type FollowUpBatchResult,
   followUpBatchWorkflowId,
   followUpWorkflowId,
+  type ListedItems,
 } from '../contract/index.js';
 import { safeLine } from '../node/terminal-text.js';
 import { type BatchInputOptions, readBatchInput } from './batch-file.js';
-import { summariseBudgetUpdate } from './budget-commands.js';
-import { type Cli, ExitCode, interruptible, isLive, UsageError } from './cli.js';
+import { summariseBudgetUpdate, warningsOf } from './budget-commands.js';
+import { type Cli, ExitCode, interruptible, isLive, type Output, UsageError } from './cli.js';
 import { clock, counted, formatTrouble, plain, rowsOf, toLines, toSummary } from './lines.js';
 import { type ProgressText, showRow } from './progress-rows.js';
 import { sayWhenUnattended, withHint, withTemporal } from './session.js';
@@ -124,7 +127,11 @@ export async function showBatch(cli: Cli, batchId: string, { watch }: { watch?: 
       await batch.describe();
       return interruptible(cli, (signal) => awaitBatch(cli, batch, signal));
     }
-    const status = await batch.status();
+    const status = await batch.status().catch((error: unknown) => {
+      if (!(error instanceof WorkerUnavailableError)) throw error;
+      return error;
+    });
+    if (status instanceof WorkerUnavailableError) return showListed(output, batch, status);
     const failureCount = Math.min(SHOWN, status.failed + status.errors);
     const items: BatchItem[] = [];
     const failures: BatchItem[] = [];
@@ -134,15 +141,53 @@ export async function showBatch(cli: Cli, batchId: string, { watch }: { watch?: 
         else if (isFailure(item) && failures.push(item) === failureCount) break;
       }
     }
-    const troubles = status.ended || status.cutOff !== undefined ? [] : await batch.troubles();
-    const text = [...toLines(describeBatch(status, failures, clock)), ...troubles.map(formatTrouble)];
+    const isOver = status.ended || status.cutOff !== undefined;
+    const troubles = isOver ? [] : await batch.troubles();
+    const listed = isOver ? status.listed : await batch.listed({ isOpen: true });
+    const waits = isOver ? [] : await describeWaits(followUps, listed ?? []);
+    const description = describeBatch(status, failures, clock);
+    const nextSteps = waits.some((wait) => wait.includes(TO_DO)) ? [] : description.nextSteps;
+    const lists = [['Waiting', waits] as const, ...(description.lists ?? [])];
+    const text = [...toLines({ ...description, nextSteps, lists }), ...troubles.map(formatTrouble)];
     const { workflowId } = batch;
     output.data(
-      { workflowId, ...status, ...(troubles.length > 0 && { troubles }), items: items.map(toRow) },
+      { workflowId, ...status, listed, ...(troubles.length > 0 && { troubles }), items: items.map(toRow) },
       text.join('\n'),
     );
     return ExitCode.ok;
   });
+}
+
+/** Shows what Temporal knows of a batch that does not answer. */
+async function showListed(output: Output, batch: BatchHandle, { reason }: WorkerUnavailableError): Promise<ExitCode> {
+  const { batchId, workflowId } = batch;
+  const [listed, troubles] = await Promise.all([batch.listed(), batch.troubles()]);
+  const lines = rowsOf(listed.map(describeListed)).map(plain);
+  const text = [`batch ${batchId} does not answer: ${safeLine(reason)}; its items, as Temporal lists them`, ...lines];
+  output.data(
+    { workflowId, statusUnavailable: reason, listed, troubles },
+    [...text, ...troubles.map(formatTrouble)].join('\n'),
+  );
+  return ExitCode.error;
+}
+
+const TO_DO = '; to do: ';
+
+/** What open items wait for, and what to do, by project. */
+async function describeWaits(followUps: FollowUpClient, listed: readonly ListedItems[]): Promise<string[]> {
+  const waiting = listed.filter(({ state }) => state === 'waiting-for-budget' || state === 'blocked');
+  const projects = [...new Set(waiting.map(({ projectId }) => projectId))].slice(0, SHOWN);
+  const lines = projects.map(async (projectId) => {
+    const counts = waiting
+      .filter((each) => each.projectId === projectId)
+      .map(({ state, count }) => `${count} ${state}`);
+    const { status, ...update } = await followUps.budget(projectId).look();
+    const { headline, nextSteps } = status ? describeBudget(status, clock) : { headline: '', nextSteps: [] };
+    const state = update.state === 'running' ? headline : warningsOf(projectId, update).join(', ');
+    const steps = nextSteps.length > 0 ? `${TO_DO}${nextSteps.join('; ')}` : '';
+    return `project ${projectId}: ${counts.join(', ')}; its budget: ${state}${steps}`;
+  });
+  return Promise.all(lines);
 }
 
 /** `follow-up batch continue` */

@@ -207,7 +207,7 @@ function describe(status: BudgetStatus, { state, trouble }: Pick<BudgetUpdate, '
 }
 
 /** Warnings that a budget does not run, or its status missing or outdated. */
-function warningsOf(projectId: string, { state, trouble, status, statusUnavailable }: BudgetUpdate): string[] {
+export function warningsOf(projectId: string, { state, trouble, status, statusUnavailable }: BudgetUpdate): string[] {
   const silence = statusUnavailable && `no response: ${safeLine(statusUnavailable)}${status ? '; last known:' : ''}`;
   const none = trouble
     ? `the budget of ${projectId} ${trouble.what}; to start one: ${trouble.fix}`

@@ -6,6 +6,7 @@ import {
   type ListFilter,
   parseStartInput,
   type StartedFollowUp,
+  stateOf,
   TemporalUnreachableError,
 } from '../client/index.js';
 import { defined, DELIVERED, type Description, markdownCode, markdownLink } from '../common/index.js';
@@ -15,7 +16,6 @@ import {
   FailureType,
   type FollowUpResult,
   followUpWorkflowId,
-  isEndState,
 } from '../contract/index.js';
 import { describeFollowUp } from '../follow-up/follow-up-details.js';
 import { safeLine } from '../node/terminal-text.js';
@@ -131,7 +131,7 @@ export function describeEnd(found: FollowUpSummary, { type, message, delivered }
     known && delivered
       ? describeFollowUp({ ...progress, ...endOf({ type: known, message, delivered }) }, workflowId, clock)
       : {
-          headline: statusText(found),
+          headline: stateOf(found),
           rows: [
             ['message', delivered && DELIVERED[delivered]],
             ['why', markdownCode(`${type}: ${message}`)],
@@ -167,7 +167,7 @@ export async function listFollowUps(
 /** A row of the list; the last cell is the pull request. */
 export function cellsOf(followUp: FollowUpSummary): string[] {
   const { workflowId, jobStatus = '-', prLink = '', startedAt } = followUp;
-  return [localTime(startedAt), statusText(followUp), jobStatus, workflowId, prLink];
+  return [localTime(startedAt), stateOf(followUp), jobStatus, workflowId, prLink];
 }
 
 /** `follow-up cancel` */
@@ -220,12 +220,6 @@ function describeResult(workflowId: string, result: FollowUpResult): string {
     ['finished', `${localTime(finishedAt)} after ${counted(polls, 'poll')}`],
     ['workflow', workflowId],
   ]).join('\n');
-}
-
-/** The state of a follow-up, or Temporal's status if it ended without its own, for example when terminated. */
-function statusText({ status, state }: FollowUpSummary): string {
-  if (status === 'running') return state ?? 'starting';
-  return state !== undefined && isEndState(state) ? state : status;
 }
 
 /** Describes an update, in local time. */

@@ -16,7 +16,8 @@ import {
   type FollowUpBatchResult,
   followUpBatchResultSchema,
   followUpBatchWorkflowId,
-  type FollowUpState,
+  type ListedItems,
+  SearchAttribute,
   WorkflowType,
 } from '../contract/index.js';
 import { batchPartsQuery } from '../protocol/index.js';
@@ -24,11 +25,12 @@ import { IS_OPEN } from '../temporal/lookups.js';
 import { planRetry, type PlanRetryOptions, type RetryPlan } from './batch-retry.js';
 import { queryWorkflow, sendUpdate } from './calls.js';
 import { FollowUpClientError, RefusedError, WorkerUnavailableError } from './client-errors.js';
+import { stateOf, toFollowUpSummary } from './follow-up-handle.js';
 import { checkBatch, handOver, type StartBatchInput, type StartBatchOptions } from './hand-over.js';
 import { findTroublesOfBatch, type WorkflowTrouble } from './health.js';
 import { listQuery } from './list.js';
 import { awaitResult, type ResultOptions, toBatchError } from './result.js';
-import { type About, callTemporal, type ExecutionStatus, toExecutionStatus } from './temporal.js';
+import { type About, callTemporal, type ExecutionStatus, listWorkflows, toExecutionStatus } from './temporal.js';
 
 /** A batch of thousands may have to replay its history first. */
 const QUERY_TIMEOUT_MS = 10_000;
@@ -64,7 +66,7 @@ export class BatchHandle {
   }
 
   /**
-   * Counts of the items, and whether the batch is held; `cutOff` if it ended without a result. Needs a running worker,
+   * Counts of the items, and whether the batch is held; `cutOff` and `listed` if it ended without a result. Needs a running worker,
    * even for ended batches.
    *
    * @throws BatchFailedError if it failed at its start, WorkerUnavailableError
@@ -74,10 +76,9 @@ export class BatchHandle {
     if (status.ended) return status;
     const execution = (await this.describe()).status;
     if (execution === 'running') {
-      return status.open === 0 ? status : { ...status, waitingForBudget: await this.#count('waiting-for-budget') };
+      return status.open === 0 ? status : { ...status, waitingToSend: await this.#countWaiting() };
     }
-    // Its own counts are from its end. Only Temporal knows how many follow-ups still run.
-    return { ...status, cutOff: execution, stillRunning: await this.#count() };
+    return { ...status, cutOff: execution, listed: await this.listed() };
   }
 
   /**
@@ -100,6 +101,25 @@ export class BatchHandle {
       if (items.length === 0 && next === asked) return;
       asked = next;
     }
+  }
+
+  /**
+   * Its follow-ups by project and state, as Temporal lists them, about a second old. Needs no worker.
+   *
+   * @param isOpen whether only running ones are read
+   */
+  async listed({ isOpen = false } = {}): Promise<ListedItems[]> {
+    const groups = new Map<string, ListedItems>();
+    const query = `${listQuery({ batch: this.batchId })}${isOpen ? ` AND ${IS_OPEN}` : ''}`;
+    for await (const info of listWorkflows(this.#target.client, query)) {
+      const summary = toFollowUpSummary(info);
+      if (!summary) continue;
+      const { projectId, status } = summary;
+      const [isRunning, state] = [status === 'running', stateOf(summary)];
+      const key = `${projectId} ${state}`;
+      groups.set(key, { projectId, state, isRunning, count: (groups.get(key)?.count ?? 0) + 1 });
+    }
+    return [...groups.values()];
   }
 
   /** Workflow ids of its parts, which hold its items. Needs a running worker. */
@@ -202,10 +222,11 @@ export class BatchHandle {
     return this.#target.client.workflow.getHandle(this.workflowId);
   }
 
-  /** Number of running follow-ups in a state, from visibility, up to a second old; `undefined` if not available. */
-  async #count(state?: FollowUpState): Promise<number | undefined> {
+  /** Number of running follow-ups that wait to send, up to a second old; `undefined` if not available. */
+  async #countWaiting(): Promise<number | undefined> {
     const { client } = this.#target;
-    const query = `${listQuery({ batch: this.batchId, ...defined({ state }) })} AND ${IS_OPEN}`;
+    const states = `${SearchAttribute.state.name} IN ('waiting-for-budget', 'blocked')`;
+    const query = `${listQuery({ batch: this.batchId })} AND ${states} AND ${IS_OPEN}`;
     try {
       return (await callTemporal(client, () => client.workflow.count(query))).count;
     } catch (error) {

@@ -135,7 +135,6 @@ export type RefusedRequest = keyof typeof refusedRequests;
 
 /** Refusals that the caller's input does not cause. */
 const NOT_BY_INPUT: readonly RefusedRequest[] = [
-  'BatchNotHeld',
   'BudgetStopped',
   'BudgetPaused',
   'BudgetUpdateRejected',

@@ -9,6 +9,7 @@ import {
   type FollowUpSettings,
   type FollowUpState,
   followUpStates,
+  isEndState,
   parseFollowUpWorkflowId,
   parseInput,
   pollNowSignal,
@@ -58,6 +59,12 @@ export function toFollowUpSummary(info: Omit<WorkflowExecutionInfo, 'raw'>): Fol
     startedAt: info.startTime.toISOString(),
     ...defined({ endedAt: info.closeTime?.toISOString() }),
   };
+}
+
+/** The state of a follow-up, or Temporal's status if it ended without its own, for example when terminated. */
+export function stateOf({ status, state }: FollowUpSummary): string {
+  if (status === 'running') return state ?? 'starting';
+  return state !== undefined && isEndState(state) ? state : status;
 }
 
 /** A change of a watched follow-up. */

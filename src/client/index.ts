@@ -33,7 +33,13 @@ export {
   type RunOptions,
   type StartInput,
 } from './follow-up-client.js';
-export { FollowUpHandle, type FollowUpSummary, type FollowUpUpdate, StartedFollowUp } from './follow-up-handle.js';
+export {
+  FollowUpHandle,
+  type FollowUpSummary,
+  type FollowUpUpdate,
+  StartedFollowUp,
+  stateOf,
+} from './follow-up-handle.js';
 export { type StartBatchInput, type StartBatchOptions } from './hand-over.js';
 export { type Health, type WorkflowTrouble } from './health.js';
 export { type ListFilter } from './list.js';

@@ -110,13 +110,24 @@ export const batchStatusSchema = object({
 });
 /** Result of the `batchStatus` query, with fields that the library adds from Temporal. */
 export type BatchStatus = z.infer<typeof batchStatusSchema> & {
-  /** How many of `open` wait for a slot of their project's budget, about a second ago. */
-  waitingForBudget?: number | undefined;
-  /** How the batch's workflow ended without a result, such as `terminated`; the counts are from that time. */
+  /** How many of `open` wait for a slot of their project's budget, or are blocked, about a second ago. */
+  waitingToSend?: number | undefined;
+  /**
+   * How the batch's workflow ended without a result, such as `terminated`. Its own counts are from that time; `listed`
+   * has what became of its follow-ups since then.
+   */
   cutOff?: string | undefined;
-  /** Number of follow-ups of a cut-off batch that still run. */
-  stillRunning?: number | undefined;
+  listed?: ListedItems[] | undefined;
 };
+
+/** Follow-ups of a batch in one state, by Temporal's list. */
+export interface ListedItems {
+  projectId: string;
+  /** `starting` before the first one, or how Temporal ended it, such as `terminated`. */
+  state: string;
+  isRunning: boolean;
+  count: number;
+}
 
 /** The reason why a batch starts nothing more until `continueBatch`. */
 export type BatchHold = NonNullable<BatchStatus['hold']>;

@@ -22,7 +22,7 @@ const result: FollowUpBatchResult = {
 test('the text of a batch counts its items, says why it is held or cut off and what to do, and lists failures', () => {
   const counts = { completed: 40, archived: 3, failed: 2, errors: 5, unknown: 3 };
   const status: BatchStatus = {
-    ...{ batchId: 'nightly', total: 200, waitingToStart: 100, open: 50, ...counts, waitingForBudget: 12, parts: 1 },
+    ...{ batchId: 'nightly', total: 200, waitingToStart: 100, open: 50, ...counts, waitingToSend: 12, parts: 1 },
     ...{ errorsByType: { DeliveryUnknown: 3, JobNotFound: 2 }, maxOpen: 50, sealed: true, cancelled: false },
     ...{ ended: false, startedAt: '2026-11-21T09:30:00Z' },
     hold: { name: 'canary', reason: 'the canary has ended: 5 of 200 items', at: '2026-11-21T09:50:00Z' },
@@ -37,7 +37,7 @@ test('the text of a batch counts its items, says why it is held or cut off and w
     archived          3
     agent job failed  2
     no result         5 (DeliveryUnknown 3, JobNotFound 2; 3 possibly delivered)
-    open              50, 12 of them waiting for budget
+    open              50, 12 of them waiting to send
     not started       100
     open at most      50
     started           TIME
@@ -45,18 +45,25 @@ test('the text of a batch counts its items, says why it is held or cut off and w
                       or, to end it: follow-up batch cancel nightly
 
     Failed items
-      item 4, follow-up/demo/job-3/nightly:3: the agent job failed
-      item 5, follow-up/demo/job-4/nightly:4: possibly delivered, DeliveryUnknown: not known
+      follow-up/demo/job-3/nightly:3: the agent job failed
+      follow-up/demo/job-4/nightly:4: possibly delivered, DeliveryUnknown: not known
       and 5 more: follow-up batch status nightly --json"
   `);
-  const cutOff = textOf({ cutOff: 'terminated', stillRunning: 2 });
-  expect(cutOff).toContain('50 of 200 ended, terminated without a result\n');
-  expect(cutOff).toMatch(/^to do +2 follow-ups still run: follow-up list --batch nightly$/m);
-  expect(cutOff).not.toContain('held');
+  const listed = [
+    { projectId: 'demo', state: 'completed', isRunning: false, count: 90 },
+    { projectId: 'demo', state: 'polling', isRunning: true, count: 10 },
+  ];
+  const cutOff = textOf({ cutOff: 'terminated', listed });
+  expect(cutOff).toContain('terminated without a result; its 200 items, as Temporal lists them\n');
+  expect(cutOff).toMatch(/^completed +90 in project demo\npolling +10 in project demo\nnot started +100$/m);
+  expect(cutOff).toMatch(
+    /^to do +wait for those that run: follow-up list --batch nightly\n +then: follow-up batch retry nightly /m,
+  );
+  expect(cutOff).not.toMatch(/held|open|40/);
   expect(timeless(summariseBatch(status))).toBe(
     '50 of 200 ended, held since TIME: the canary has ended: 5 of 200 items, completed 40, archived 3, ' +
       'agent job failed 2, no result 5 (DeliveryUnknown 3, JobNotFound 2; 3 possibly delivered), ' +
-      'open 50, 12 of them waiting for budget, not started 100; ' +
+      'open 50, 12 of them waiting to send, not started 100; ' +
       'to go on: follow-up batch continue nightly; or, to end it: follow-up batch cancel nightly',
   );
 });
@@ -110,8 +117,8 @@ test('a result lists at most twenty pull requests and failures', () => {
   );
   const failures = linesOf({ failed: 23, items: failed });
   expect(failures.slice(-3)).toEqual([
-    '  item 19, follow-up/demo/job-18/nightly:18: the agent job failed',
-    '  item 20, follow-up/demo/job-19/nightly:19: the agent job failed',
+    '  follow-up/demo/job-18/nightly:18: the agent job failed',
+    '  follow-up/demo/job-19/nightly:19: the agent job failed',
     '  and 3 more: follow-up batch status b --json',
   ]);
 });

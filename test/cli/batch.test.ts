@@ -67,7 +67,7 @@ test('--no-wait prints the ids; the same id finds its batch again, and is refuse
     expect(await run(id, other, '--no-wait', ...options)).toMatchObject(refused(/batch \S+ .*different input/));
   }
   expect((await run(id, stdin, '--dry-run')).stdout).toContain('started  the id was used before, with this input');
-  expect(await ask('continue', id)).toMatchObject({ exitCode: 1, document: { error: { type: 'BatchNotHeld' } } });
+  expect(await ask('continue', id)).toMatchObject({ exitCode: 2, document: { error: { type: 'BatchNotHeld' } } });
   expect(await batch('retry', id)).toMatchObject(refused('is still running'));
 
   const interrupted = openCli(runArgs(id, '--json'), { env: rig.env, stdin });
@@ -83,7 +83,7 @@ test('--no-wait prints the ids; the same id finds its batch again, and is refuse
   const ended = await batch('status', id, '--watch');
   expect(ended.exitCode).toBe(4);
   expect(ended.stdout).toMatch(
-    /^2 of 2 ended, cancelled\nbatch .*\nno result +2 \(Cancelled 2\)\n[^]*\n {2}item 2, \S+: not delivered, Cancelled: .*$/m,
+    /^2 of 2 ended, cancelled\nbatch .*\nno result +2 \(Cancelled 2\)\n[^]*\n {2}\S+: not delivered, Cancelled: .*$/m,
   );
 });
 
@@ -145,7 +145,7 @@ test('status shows counts, failures and items; retry sends what is asked for, an
   const { stdout } = await batch('status', id);
   expect(stdout).toMatch(/^completed +1\nagent job failed +1\nno result +1 \(JobNotFound 1\)\nopen +1\b/m);
   expect(stdout).toMatch(
-    /^ {2}item 3, \S+\/missing-1\/\S+:2: not delivered, JobNotFound: .*\n {2}item 4, \S+:3: the agent job failed$/m,
+    /^ {2}\S+\/missing-1\/\S+:2: not delivered, JobNotFound: .*\n {2}\S+:3: the agent job failed$/m,
   );
 
   // Nobody knows whether a follow-up delivered its message if it was terminated before it settled.

@@ -33,7 +33,10 @@ test('a plan shows the budgets and who waits, and sends, starts and creates noth
       ...{ projectId: paused, toSend: 1, state: 'running' },
       status: expect.objectContaining({ paused: expect.objectContaining({ note: 'release freeze' }) }),
     },
-    { projectId: stopped, toSend: 1, state: 'stopped', status: expect.objectContaining({ limit: 10 }) },
+    {
+      ...{ projectId: stopped, toSend: 1, state: 'stopped', status: expect.objectContaining({ limit: 10 }) },
+      trouble: expect.objectContaining({ kind: 'closed' }),
+    },
     { projectId: fresh, toSend: 2, state: 'none' },
   ]);
 

@@ -1,11 +1,12 @@
-import { describe, expect, test } from 'vitest';
+import { describe, expect, inject, onTestFinished, test } from 'vitest';
 import type { BatchHandle, StartBatchInput } from '../../src/client/index.js';
 import { batchItemKey, followUpWorkflowId, SearchAttribute } from '../../src/contract/index.js';
+import { runCli } from '../cli/run-cli.js';
 import { makeItems } from '../support/batch.js';
 import { deleteWorkflow, pauseWorkflow, resetWorkflow, unpauseWorkflow } from '../support/buttons.js';
 import { eventually } from '../support/eventually.js';
 import { type Project, useStack } from '../support/project.js';
-import { FAST } from '../support/stack.js';
+import { FAST, startStack } from '../support/stack.js';
 
 const operated = useStack({ simulator: { autoCreate: true } });
 const { newProject } = operated;
@@ -111,10 +112,31 @@ describe.concurrent('a running batch', () => {
     const batch = await startHeld();
     await workflowOf(batch).terminate('by hand');
     const cutOff = { ended: false, cutOff: 'terminated' };
-    await expect.poll(() => batch.status()).toMatchObject({ ...cutOff, stillRunning: 5 });
+    const inState = async (state: string) => (await batch.listed()).find((each) => each.state === state)?.count;
+    await expect.poll(() => batch.status()).toMatchObject(cutOff);
+    expect((await batch.listed({ isOpen: true })).reduce((sum, { count }) => sum + count, 0)).toBe(5);
     await letAllGo(batch);
-    await expect.poll(() => batch.status()).toMatchObject({ ...cutOff, stillRunning: 0 });
+    await expect.poll(() => inState('completed')).toBe(8);
     expect(batch.project.ledger).toHaveLength(8);
+  });
+
+  test('says what its items wait for and what to do, also without a worker', async () => {
+    const stack = await startStack({ address: inject('temporalAddress'), simulator: { autoCreate: true } });
+    onTestFinished(() => stack.stop());
+    const env = { TEMPORAL_ADDRESS: inject('temporalAddress'), FOLLOW_UP_TASK_QUEUE: stack.taskQueue };
+    const projectId = stack.taskQueue;
+    await stack.followUps.budget(projectId).pause({ note: 'freeze' });
+    const items = makeItems(stack, [projectId], 3, FAST);
+    await stack.followUps.startBatch({ id: projectId, items });
+    const says = (what: RegExp) =>
+      eventually(`it says ${String(what)}`, async () =>
+        what.test((await runCli(['batch', 'status', projectId], { env })).stdout),
+      );
+    await says(
+      /^ {2}project \S+: 3 blocked; its budget: paused: by an operator .* \(freeze\); to do: follow-up budget resume /m,
+    );
+    await stack.stopWorker();
+    await says(/^batch \S+ does not answer: .*; its items, as Temporal lists them\nblocked +3 in project /);
   });
 
   test('shows that it is paused in Temporal, and continues when it is unpaused', { tags: 'long' }, async () => {

@@ -155,8 +155,8 @@ export async function checkListQueries(address: string, isUnified: boolean): Pro
       batches: health.batchIds,
       troubles: troubles.map(({ kind, workflowId }) => `${kind} ${workflowId}`).sort(),
       ofBatch: (await batch.troubles()).map(({ kind, workflowId }) => `${kind} ${workflowId}`),
-      waiting: (await batch.status()).waitingForBudget,
-      stillRunning: (await cutOff.status()).stillRunning,
+      waiting: (await batch.status()).waitingToSend,
+      stillRunning: (await cutOff.status()).listed?.filter(({ isRunning }) => isRunning).length,
       budgets: budgets
         .filter(({ trouble }) => !trouble)
         .map(({ projectId, isNeeded, status }) => `${projectId} ${isNeeded} ${Boolean(status)}`)
