@@ -69,7 +69,7 @@ function describeRefused(refused: readonly RefusedMessages[]): string {
 
 function describePause(
   { refused = [], waitingTotal }: BudgetStatus,
-  { reasons, since, until, statusCode, note }: NonNullable<BudgetStatus['paused']>,
+  { reasons, since, until, isProbed, statusCode, note }: NonNullable<BudgetStatus['paused']>,
   at: At,
 ): string {
   const why = reasons
@@ -82,8 +82,8 @@ function describePause(
     .join(', and ');
   const isOperators = reasons.includes('operator');
   const early = !isOperators && reasons.includes('limited') ? ', or earlier when a turn ends' : '';
-  const end =
-    until === undefined ? 'until it is resumed' : `${isOperators ? 'until' : 'tries again'} ${at(until)}${early}`;
+  let end = isProbed ? 'a message is tried now' : 'until it is resumed';
+  if (until !== undefined) end = `${isOperators ? 'until' : 'tries again'} ${at(until)}${early}`;
   const idle = waitingTotal > 0 || isOperators ? '' : '; nobody waits';
   return `${why} since ${at(since)}, ${end}${idle}${note === undefined ? '' : ` (${code(note)})`}`;
 }

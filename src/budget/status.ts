@@ -120,10 +120,12 @@ function pausedOf(state: BudgetState, line: readonly Waiter[], nowMs: number): B
   ];
   if (pauses.length === 0) return undefined;
   const untilMs = Math.max(...pauses.map((pause) => pause.untilMs ?? Infinity));
+  const isProbed = untilMs <= nowMs;
   return defined({
     reasons: pauses.map(({ reason }) => reason),
     since: iso(Math.min(...pauses.map(({ sinceMs }) => sinceMs))),
-    until: untilMs < Infinity ? iso(untilMs) : undefined,
+    until: untilMs < Infinity && !isProbed ? iso(untilMs) : undefined,
+    isProbed: isProbed || undefined,
     statusCode: servicePause?.statusCode,
     note: ofOperator?.note,
   });

@@ -198,10 +198,12 @@ export function summariseBudgetUpdate(projectId: string, update: BudgetUpdate): 
   return [...warningsOf(projectId, update), ...(status ? [toSummary(describe(status, update))] : [])].join(', ');
 }
 
-/** What a stopped budget last knew is not what it does. */
+/** What a stopped budget was to do next is no longer true. */
 function describe(status: BudgetStatus, { state, trouble }: Pick<BudgetUpdate, 'state' | 'trouble'>): Description {
-  const description = describeBudget(status, clock);
-  if (state !== 'stopped') return description;
+  if (state !== 'stopped') return describeBudget(status, clock);
+  const { nextFreeSlotAt: _nextFreeSlotAt, ...known } = status;
+  const waiting = known.waiting.map(({ workflowId, lane, position }) => defined({ workflowId, lane, position }));
+  const description = describeBudget({ ...known, waiting }, clock);
   const headline = `as of its end${trouble?.since ? `, ${clock(trouble.since)}` : ''}:`;
   return { ...description, headline, nextSteps: [] };
 }

@@ -85,12 +85,12 @@ export function judgeAgreement(workers: readonly WorkerIdentity[], config?: Work
 
 /** Checks a follow-up that waits. What blocks its whole project is found before. */
 export function judgeFollowUp(id: string, progress: LiveProgress, found: readonly Check[]): Check[] {
-  const { projectId, waitReason, nextTryAt, lastError } = progress;
+  const { projectId, waitReason, position, lastError } = progress;
   const ofProject = [projectId, projectBudgetWorkflowId(projectId)];
   const isFound = waitReason !== 'service' && found.some(({ subject = '' }) => ofProject.includes(subject));
   const isNormal = waitReason === 'limited' || waitReason === 'queue-full' || waitReason === 'counting';
-  if (isFound || isNormal || (waitReason === 'slot' && nextTryAt === undefined)) return [];
-  const { headline, nextSteps } = describeFollowUp(progress, id, clock);
+  if (isFound || isNormal || (waitReason === 'slot' && position !== undefined)) return [];
+  const { headline, nextSteps } = describeFollowUp(progress, id, clock, Date.now());
   const what = `${id} is ${plain(headline)}${lastError ? `: ${lastError.message}` : ''}`;
   const details = { subject: id, why: 'its message waits', fix: nextSteps.map(plain).join('; ') };
   return [checked('follow-up', 'warning', what, details)];

@@ -129,7 +129,7 @@ export function describeEnd(found: FollowUpSummary, { type, message, delivered }
   const progress = { projectId, jobId, polls: 0, learnedAt: endedAt ?? startedAt };
   const description =
     known && delivered
-      ? describeFollowUp({ ...progress, ...endOf({ type: known, message, delivered }) }, workflowId, clock)
+      ? describeFollowUp({ ...progress, ...endOf({ type: known, message, delivered }) }, workflowId, clock, Date.now())
       : {
           headline: stateOf(found),
           rows: [
@@ -225,7 +225,7 @@ function describeResult(workflowId: string, result: FollowUpResult): string {
 /** Describes an update, in local time. */
 export function describeUpdate({ summary, progress, progressUnavailable }: FollowUpUpdate): Description {
   const { workflowId, state, jobStatus, prLink } = summary;
-  if (progress) return describeFollowUp(progress, workflowId, clock);
+  if (progress) return describeFollowUp(progress, workflowId, clock, Date.now());
   const known = [state, jobStatus && `job ${markdownCode(jobStatus)}`].filter(Boolean).join(', ');
   return {
     headline: `progress unavailable: ${progressUnavailable ?? 'no response'}${known && `; last known: ${known}`}`,

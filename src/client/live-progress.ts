@@ -69,7 +69,7 @@ export async function bringUpToDate(
     if (ask) return state === 'blocked' ? joinAsk(client, workflowId, progress, ask) : progress;
   }
   if (!isWaiting(progress)) return progress;
-  return withBudget(await askBudget(client, projectId, workflowId), workflowId, progress, nowMs);
+  return withBudget(await askBudget(client, projectId, workflowId), workflowId, progress);
 }
 
 function isWaiting(progress: FollowUpProgress): progress is Waiting {
@@ -157,30 +157,25 @@ export function withBudget(
   budget: BudgetStatus | 'stopped' | undefined,
   workflowId: string,
   progress: Waiting,
-  nowMs: number,
 ): LiveProgress {
-  const { position, expectedSendAt, asksAgainAt, pause, ...rest } = progress;
+  const { position: _position, expectedSendAt: _expected, pause: _pause, nextTryAt: _nextTryAt, ...rest } = progress;
   if (budget === 'stopped') return { ...rest, state: 'blocked', waitReason: 'budget-stopped' };
   const waiter = budget?.waiting.find((each) => each.workflowId === workflowId);
-  if (!budget || !waiter) {
-    const coming = expectedSendAt && Date.parse(expectedSendAt) > nowMs ? expectedSendAt : undefined;
-    const last = defined({ position, expectedSendAt: coming, asksAgainAt, pause });
-    return { ...rest, ...last, asOf: progress.learnedAt };
-  }
-  const { refusal } = waiter;
-  const facts = { ...rest, ...defined({ position: waiter.position, expectedSendAt: waiter.expectedAt }) };
+  if (!budget || !waiter) return { ...progress, asOf: progress.learnedAt };
+  const { position, expectedAt, refusal } = waiter;
+  const facts = { ...rest, ...defined({ position, expectedSendAt: expectedAt }) };
   const waitReason = projectReason(budget);
   if (waitReason !== undefined) {
     const { until, statusCode, note } = budget.paused ?? {};
     const by = waitReason === 'paused' ? 'operator' : 'service';
-    const paused = { by, ...defined({ until, statusCode, note }) } as const;
-    return { ...facts, state: 'blocked', waitReason, ...(waitReason !== 'counting' && { pause: paused }) };
+    const pause = { by, ...defined({ until, statusCode, note }) } as const;
+    return { ...facts, state: 'blocked', waitReason, ...(waitReason !== 'counting' && { pause }) };
   }
   if (refusal) {
     const { reason, ...more } = refusal;
     return { ...facts, state: 'blocked', waitReason: reason, pause: { by: 'message', ...more } };
   }
-  if (waiter.position === undefined) return { ...facts, state: 'waiting-for-job', waitReason: 'job-busy' };
+  if (position === undefined) return { ...facts, state: 'waiting-for-job', waitReason: 'job-busy' };
   return { ...facts, state: 'waiting-for-budget', waitReason: 'slot' };
 }
 

@@ -1,6 +1,11 @@
 /** Formats an instant in ISO 8601 for people. */
 export type At = (iso: string) => string;
 
+/** Formats the time of something expected, such as a send. If the time has passed, nothing is known of it yet. */
+export function due(iso: string, at: At, nowMs: number): string {
+  return Date.parse(iso) > nowMs ? at(iso) : `${at(iso)}, overdue`;
+}
+
 /** A name and its text. Without a text, the row is not shown. */
 export type Row = readonly [name: string, text: string | false | null | undefined];
 

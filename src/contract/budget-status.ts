@@ -58,10 +58,18 @@ export interface BudgetStatus {
   /** The budget remembers what follow-ups did since this time. */
   remembersSince: string;
   /**
-   * `since` and `until` span all reasons. A pause without `until` lasts until `resume`. `statusCode` is that of the
-   * service's latest refusal, and `note` the operator's.
+   * `since` and `until` span all reasons. A pause without `until` lasts until `resume` or, with `isProbed`, until the
+   * service accepts the message that is tried. `statusCode` is that of the service's latest refusal, and `note` the
+   * operator's.
    */
-  paused?: { reasons: PauseReason[]; since: string; until?: string; statusCode?: number; note?: string };
+  paused?: {
+    reasons: PauseReason[];
+    since: string;
+    until?: string;
+    isProbed?: true;
+    statusCode?: number;
+    note?: string;
+  };
   /** Whether somebody has tried to cancel it, which it refuses: follow-ups depend on it. */
   cancelRefused?: boolean;
   /** The first 20 in line, in order, and the one that the query is about. */

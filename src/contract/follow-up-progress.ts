@@ -22,8 +22,6 @@ const factsSchema = object({
   position: z.int().min(1).exactOptional(),
   /** Expected time of the send, if known. */
   expectedSendAt: instant.exactOptional(),
-  /** Latest time of the next ask, while it has a place in line. A new budget, or a grant, ends the wait earlier. */
-  asksAgainAt: instant.exactOptional(),
   sentAt: instant.exactOptional(),
   /**
    * Reads of the job since the send, including failed ones. The workflow counts those of a watch at its end; the
@@ -33,8 +31,8 @@ const factsSchema = object({
   /** Time of the next read. Only the library knows it, from the heartbeat of the pending activity `watchJob`. */
   nextPollAt: instant.exactOptional(),
   /**
-   * Time of the next ask: while it has no place in line, or after a send that was not made. While the server repeats an
-   * ask, only the library knows it, from the pending activity `askForSlot`.
+   * Time of the next ask, unless a signal of the budget comes first. While the server repeats an ask, only the library
+   * knows it, from the pending activity `askForSlot`.
    */
   nextTryAt: instant.exactOptional(),
   /** Set while its project is paused, or its message has to wait, by its budget's latest reply. */

@@ -12,7 +12,7 @@ import {
 import type { FollowUpPort } from './port.js';
 
 /** Where a follow-up without a slot stands in its project's line. */
-type LinePosition = Pick<FollowUpFacts, 'position' | 'expectedSendAt' | 'asksAgainAt' | 'nextTryAt' | 'pause'>;
+type LinePosition = Pick<FollowUpFacts, 'position' | 'expectedSendAt' | 'nextTryAt' | 'pause'>;
 
 /** What a follow-up shows of itself. */
 export class Display {

@@ -1,4 +1,12 @@
-import { type At, DELIVERED, type Description, markdownCode as code, markdownLink, type Row } from '../common/index.js';
+import {
+  type At,
+  DELIVERED,
+  type Description,
+  due,
+  markdownCode as code,
+  markdownLink,
+  type Row,
+} from '../common/index.js';
 import {
   type BlockReason,
   FailureType,
@@ -15,25 +23,23 @@ type ShownProgress = FollowUpProgress & {
   asOf?: string;
 };
 
-/** Describes the message of a follow-up, its job, what it waits for, and what a person can do. */
-export function describeFollowUp(progress: ShownProgress, workflowId: string, at: At): Description {
+/** Describes the message of a follow-up, its job, what it waits for, and what a person can do at `nowMs`. */
+export function describeFollowUp(progress: ShownProgress, workflowId: string, at: At, nowMs: number): Description {
   const { projectId, state, failure, polls, lastError, pause, waitsUntil } = progress;
-  const time = (iso: string | false | undefined) => iso && at(iso);
-  const retryAt = pause?.by !== 'operator' && time(pause?.until);
+  const time = (iso: string | false | undefined) => iso && due(iso, at, nowMs);
+  const retryAt = pause?.by !== 'operator' && pause?.until;
   const isReconciling = state === 'reconciling';
-  const expected = time(progress.expectedSendAt);
-  const again = time(progress.asksAgainAt);
   const live: Row[] = [
-    ['send expected', expected && `${expected}${again ? `, or it asks again ${again}` : ''}`],
-    ['asks again', !expected && again],
+    ['send expected', time(progress.expectedSendAt)],
     ['polls', polls > 0 && String(polls)],
     ['next poll', time(progress.nextPollAt)],
-    ['tries again', time(progress.nextTryAt) ?? (retryAt && `${retryAt} or later`)],
+    ['tries again', retryAt && due(retryAt, (iso) => `${at(iso)} or later`, nowMs)],
+    ['asks again', time(progress.nextTryAt)],
     ['decides', time(isReconciling && waitsUntil)],
-    ['as of', time(progress.asOf)],
+    ['as of', progress.asOf && at(progress.asOf)],
   ];
   const isNews = lastError && !failure?.message.includes(lastError.message);
-  const [headline, ...nextSteps] = describeState(progress, workflowId, at);
+  const [headline, ...nextSteps] = describeState(progress, workflowId, at, nowMs);
   return {
     headline,
     rows: [
@@ -79,25 +85,17 @@ function describeJob({ job, jobSeenAt, jobStatus, prLink, state, failure }: Foll
 
 type HeadlineAndSteps = [headline: string, ...nextSteps: string[]];
 
-function describeState(progress: FollowUpProgress, workflowId: string, at: At): HeadlineAndSteps {
-  const { state, failure, projectId, position, sentAt, waitReason } = progress;
+function describeState(progress: FollowUpProgress, workflowId: string, at: At, nowMs: number): HeadlineAndSteps {
+  const { state, failure, position, sentAt, waitReason } = progress;
   if (failure) return [`${state}: the message was ${DELIVERED[failure.delivered]}`, ...afterFailure(progress)];
-  const place = position === undefined ? '' : `, position ${position}`;
   const job = (status: string | undefined) => (status === undefined ? '' : `, job ${code(status)}`);
   const pollNow = `\`follow-up poll-now ${workflowId}\``;
+  // After the send, only while the job cannot be read.
+  const trouble = waitReason && describeBlock(progress, pollNow, at, nowMs);
+  const but = trouble ? `, but ${trouble[0]}` : '';
   switch (state) {
     case 'waiting-for-budget':
-      return progress.nextTryAt === undefined
-        ? [
-            `waiting for a slot of project ${code(projectId)}${place}`,
-            'no action is needed: it is sent in its turn',
-            `to cancel it: \`follow-up cancel ${workflowId}\``,
-          ]
-        : [
-            'waiting to try again: the last attempt did not send',
-            'no action is needed: it tries again automatically',
-            `to try at once: ${pollNow}`,
-          ];
+      return describeSlotWait(progress, workflowId, nowMs);
     case 'waiting-for-job':
       return [
         `waiting for the job: another turn is in progress${job(progress.job?.status)}`,
@@ -106,21 +104,19 @@ function describeState(progress: FollowUpProgress, workflowId: string, at: At): 
       ];
     case 'reconciling':
       return [
-        'reconciling: finding out whether the message was delivered',
+        `reconciling: finding out whether the message was delivered${but}`,
         'look at the job',
         `if the message is there: \`follow-up resolve ${workflowId} sent\``,
         `if it is not: \`follow-up resolve ${workflowId} notSent\`, which sends it again`,
       ];
     case 'polling': {
       const sent = sentAt === undefined ? 'sent' : `sent ${at(sentAt)}`;
-      const headline = `${sent}, waiting for the agent${job(progress.jobStatus)}`;
-      if (waitReason === undefined) return [headline, 'no action is needed', `to poll now: ${pollNow}`];
-      const [, ...nextSteps] = describeBlock(progress, pollNow, at);
-      return [`${headline}, but the job cannot be read`, ...nextSteps];
+      const nextSteps = trouble ? trouble.slice(1) : ['no action is needed', `to poll now: ${pollNow}`];
+      return [`${sent}, waiting for the agent${job(progress.jobStatus)}${but}`, ...nextSteps];
     }
     case 'blocked': {
-      const [why, ...nextSteps] = describeBlock(progress, pollNow, at);
-      return [`blocked: ${why}${place}`, ...nextSteps];
+      const [why, ...nextSteps] = describeBlock(progress, pollNow, at, nowMs);
+      return [`blocked: ${why}${placeOf(position)}`, ...nextSteps];
     }
     case 'job-failed':
       return ['job-failed: the message was delivered, and the agent job failed', ...afterFailure(progress)];
@@ -129,14 +125,35 @@ function describeState(progress: FollowUpProgress, workflowId: string, at: At): 
   }
 }
 
+const placeOf = (position: number | undefined) => (position === undefined ? '' : `, position ${position}`);
+
+function describeSlotWait(
+  { projectId, position, expectedSendAt, nextTryAt }: FollowUpProgress,
+  workflowId: string,
+  nowMs: number,
+): HeadlineAndSteps {
+  const isInLine = position !== undefined || nextTryAt === undefined;
+  const headline = isInLine
+    ? `waiting for a slot of project ${code(projectId)}${placeOf(position)}`
+    : 'waiting to try again: the last attempt did not send';
+  if (!isInLine || (expectedSendAt !== undefined && Date.parse(expectedSendAt) <= nowMs)) {
+    const askNow = `to ask at once: \`follow-up poll-now ${workflowId}\``;
+    return [headline, 'no action is needed: it asks again automatically', askNow];
+  }
+  const unless = expectedSendAt === undefined ? ', unless its budget has the limit 0' : '';
+  const cancel = `to cancel it: \`follow-up cancel ${workflowId}\``;
+  return [headline, `no action is needed: it is sent in its turn${unless}`, cancel];
+}
+
 function describeBlock(
   { projectId, waitReason = 'service', pause }: FollowUpProgress,
   pollNow: string,
   at: At,
+  nowMs: number,
 ): HeadlineAndSteps {
   const [why, ...nextSteps] = describeReason(waitReason, projectId);
   if (waitReason === 'paused') {
-    const until = pause?.until === undefined ? 'until it is resumed' : `until ${at(pause.until)}`;
+    const until = pause?.until === undefined ? 'until it is resumed' : `until ${due(pause.until, at, nowMs)}`;
     const note = pause?.note === undefined ? '' : ` (${code(pause.note)})`;
     return [`${why} by an operator ${until}${note}`, ...nextSteps];
   }

@@ -222,8 +222,9 @@ export class SlotWait {
 }
 
 function linePositionOf(reply: Waiting | Full, againAtMs: number) {
-  if (reply.kind === 'full') return { nextTryAt: iso(againAtMs) };
+  const nextTryAt = iso(againAtMs);
+  if (reply.kind === 'full') return { nextTryAt };
   const { position, expectedAtMs, pause } = reply;
   const expectedSendAt = expectedAtMs === undefined ? undefined : iso(expectedAtMs);
-  return defined({ position: position > 0 ? position : undefined, expectedSendAt, asksAgainAt: iso(againAtMs), pause });
+  return defined({ nextTryAt, position: position > 0 ? position : undefined, expectedSendAt, pause });
 }

@@ -25,6 +25,7 @@ export function createDisplay(workflowId: string, arePrivate: () => boolean): Fo
       });
     shownSendAtMs = lastSendAtMs;
     if (pairs.length > 0) upsertSearchAttributes(pairs);
-    setCurrentDetails(toMarkdown((at) => describeFollowUp(progress, workflowId, at), Date.now()));
+    const nowMs = Date.now();
+    setCurrentDetails(toMarkdown((at) => describeFollowUp(progress, workflowId, at, nowMs), nowMs));
   };
 }

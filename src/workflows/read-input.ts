@@ -68,7 +68,9 @@ function refuse({ projectId, jobId }: KnownIds, issues: InputIssue[], delivered:
     const learnedAt = new Date().toISOString();
     const progress: FollowUpProgress = { projectId, jobId, ...ended, learnedAt, polls: 0 };
     setHandler(progressQuery, () => progress);
-    setCurrentDetails(toMarkdown((at) => describeFollowUp(progress, workflowInfo().workflowId, at), Date.now()));
+    const { workflowId } = workflowInfo();
+    const nowMs = Date.now();
+    setCurrentDetails(toMarkdown((at) => describeFollowUp(progress, workflowId, at, nowMs), nowMs));
   }
   return refusal;
 }

@@ -33,6 +33,18 @@ describe('the description of a budget', () => {
   });
 });
 
+describe('the description of a pause', () => {
+  it('names the time of the next try, and says that a message is tried once that time has passed', () => {
+    const budget = new TestBudget();
+    budget.ask('a', { refusal: 'credentials', statusCode: 403 });
+    budget.ask('b');
+    expect(descriptionOf(budget)).toMatch(/tries again \d\d:\d\d:\d\d UTC/);
+    budget.advance(MINUTE);
+    expect(budget.status().underWay).toBe(1);
+    expect(descriptionOf(budget)).toMatch(/since \d\d:\d\d:\d\d UTC, a message is tried now\*\*/);
+  });
+});
+
 describe('the reply to an ask', () => {
   it('names the HTTP status of a read after which the project paused', () => {
     const budget = new TestBudget();

@@ -122,6 +122,6 @@ test('the text of a budget shows slots, pause, line and sends, and its summary i
   `);
   const silent = { state: 'stopped', status, statusUnavailable: 'no worker' } as const;
   expect(timeless(summariseBudgetUpdate('p', silent))).toMatchInlineSnapshot(
-    `"STOPPED: nothing is sent until "follow-up budget restore p", no response: no worker; last known:, as of its end:, slots 6 of 4 used in 1 h, reserved 1 for the interactive lane, being sent 2, next slot TIME, waiting 3, 0 of them in the batch lane, 1 for their job, last send TIME: delivered, follow-up/p/c/k"`,
+    `"STOPPED: nothing is sent until "follow-up budget restore p", no response: no worker; last known:, as of its end:, slots 6 of 4 used in 1 h, reserved 1 for the interactive lane, being sent 2, waiting 3, 0 of them in the batch lane, 1 for their job, last send TIME: delivered, follow-up/p/c/k"`,
   );
 });

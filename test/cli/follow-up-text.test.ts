@@ -7,6 +7,7 @@ import { plainText, safeJson, safeLine } from '../../src/node/terminal-text.js';
 import { timeless } from './run-cli.js';
 
 const at = '2026-01-02T03:04:05.000Z';
+const soon = '2126-01-02T03:04:05.000Z';
 const ids = { workflowId: 'follow-up/p/j/k', projectId: 'p', jobId: 'j', key: 'k' };
 const summary: FollowUpUpdate['summary'] = { ...ids, status: 'running', startedAt: at };
 const lastError = { at, message: 'HTTP 401:\n\u001b[31mno' };
@@ -14,13 +15,13 @@ const lastError = { at, message: 'HTTP 401:\n\u001b[31mno' };
 test.each<[what: string, more: Partial<LiveProgress> & FollowUpStanding, headline: string, timing: string]>([
   [
     'waits for a slot',
-    { state: 'waiting-for-budget', waitReason: 'slot', position: 3, expectedSendAt: at, asOf: at },
+    { state: 'waiting-for-budget', waitReason: 'slot', position: 3, expectedSendAt: soon, asOf: at },
     'waiting for a slot of project p, position 3',
     'send expected TIME, as of TIME',
   ],
   [
     'polls its job',
-    { state: 'polling', sentAt: at, polls: 2, nextPollAt: at, jobStatus: 'active' },
+    { state: 'polling', sentAt: at, polls: 2, nextPollAt: soon, jobStatus: 'active' },
     'sent TIME, waiting for the agent, job active',
     'polls 2, next poll TIME',
   ],
@@ -34,13 +35,13 @@ test.each<[what: string, more: Partial<LiveProgress> & FollowUpStanding, headlin
   ],
   [
     'is blocked by a wrong API key',
-    { state: 'blocked', waitReason: 'credentials', lastError, nextTryAt: at },
+    { state: 'blocked', waitReason: 'credentials', lastError, nextTryAt: soon },
     'blocked: the service answers 401 or 403, or the project has no API key, last error: HTTP 401: no',
-    'tries again TIME',
+    'asks again TIME',
   ],
   [
     'is blocked because the service refuses its message alone',
-    { state: 'blocked', waitReason: 'credentials', lastError, pause: { by: 'message', until: at } },
+    { state: 'blocked', waitReason: 'credentials', lastError, pause: { by: 'message', until: soon } },
     'blocked: the service answers 401 or 403 to this message, but accepts others, last error: HTTP 401: no',
     'tries again TIME or later',
   ],
@@ -70,8 +71,8 @@ const facts = { projectId: 'p', jobId: 'j', learnedAt: at };
 
 test('the columns of a follow-up have its delivery, polls, job, pull request, last error, end and what to do', () => {
   const job = { status: 'active', prLink: 'https://x/1' };
-  const sent = { ...facts, state: 'polling', delivery: 'sent', sentAt: at, polls: 2, nextPollAt: at } as const;
-  const seen = { job, jobSeenAt: at, jobStatus: 'active', prLink: job.prLink, lastError, waitsUntil: at };
+  const sent = { ...facts, state: 'polling', delivery: 'sent', sentAt: at, polls: 2, nextPollAt: soon } as const;
+  const seen = { job, jobSeenAt: at, jobStatus: 'active', prLink: job.prLink, lastError, waitsUntil: soon };
   expect(columnsOf({ ...sent, ...seen })).toMatchInlineSnapshot(`
     "sent TIME, waiting for the agent, job active
     message       delivered TIME
@@ -95,7 +96,7 @@ test('the columns of a follow-up with an unknown delivery say why, and what to d
     to do    look at the job
              if the message is not there, send it again: follow-up send p j --prompt …"
   `);
-  expect(columnsOf({ ...facts, polls: 0, state: 'reconciling', waitsUntil: at })).toMatchInlineSnapshot(`
+  expect(columnsOf({ ...facts, polls: 0, state: 'reconciling', waitsUntil: soon })).toMatchInlineSnapshot(`
     "reconciling: finding out whether the message was delivered
     message  possibly delivered
     decides  TIME

@@ -10,7 +10,7 @@ const workflowId = 'follow-up/p/j/k';
 /** What the Temporal UI shows. */
 function detailsOf(more: Partial<FollowUpFacts> & FollowUpStanding): string {
   const progress: FollowUpProgress = { projectId: 'p', jobId: 'j', learnedAt: at, polls: 0, ...more };
-  return toMarkdown((at) => describeFollowUp(progress, workflowId, at), nowMs);
+  return toMarkdown((at) => describeFollowUp(progress, workflowId, at, nowMs), nowMs);
 }
 
 describe('the details of a follow-up', () => {
@@ -79,7 +79,7 @@ describe('the details of a follow-up', () => {
     [
       'its job cannot be read after the send',
       { state: 'polling', sentAt: at, waitReason: 'service' },
-      'sent 03:04:05 UTC, waiting for the agent, but the job cannot be read',
+      'sent 03:04:05 UTC, waiting for the agent, but the job cannot be read, or is not found',
       'fix the agent job service or the connection to it; it continues automatically',
     ],
   ])('name the reason and the way out if %s', (_reason, more, headline, toDo) => {

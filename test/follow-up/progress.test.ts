@@ -23,17 +23,13 @@ useVirtualTime();
 describe('progress in line', () => {
   const pause = { by: 'operator', until: iso(START_MS + DAY), note: 'tests' } as const;
 
-  it('shows the place, when the slot is expected, and until when the follow-up waits', async () => {
+  it('shows the place, when the slot is expected, when the follow-up asks again, and until when it waits', async () => {
     const scene = new Scene({ asks: [waiting({ expectedAtMs: START_MS + HOUR })] });
     await scene.advance();
     expect(scene.flow.progress()).toEqual({
       ...{ projectId: 'p', jobId: 'j', state: 'waiting-for-budget', waitReason: 'slot', position: 3, polls: 0 },
-      ...{
-        expectedSendAt: iso(START_MS + HOUR),
-        asksAgainAt: iso(START_MS + HOUR + 180_000),
-        learnedAt: iso(START_MS),
-        waitsUntil: iso(START_MS + 7 * DAY),
-      },
+      ...{ expectedSendAt: iso(START_MS + HOUR), nextTryAt: iso(START_MS + HOUR + 3 * MINUTE) },
+      ...{ learnedAt: iso(START_MS), waitsUntil: iso(START_MS + 7 * DAY) },
     });
   });
 
@@ -87,10 +83,10 @@ describe('progress in line', () => {
 });
 
 describe('progress while the job works on another message', () => {
-  it('shows that job', async () => {
+  it('shows that job, and until when the follow-up waits', async () => {
     const scene = new Scene({ asks: [waitingToWatch], job: 'endedByHand' });
     await scene.advance();
-    expect(scene.flow.progress().job).toEqual(working);
+    expect(scene.flow.progress()).toMatchObject({ job: working, waitsUntil: iso(START_MS + 7 * DAY) });
   });
 
   it('shows trouble with the service only as long as it lasts', async () => {
