@@ -76,11 +76,11 @@ describe('the description of a batch', () => {
     expect(details).not.toContain('to do');
   });
 
-  test('lists failed items from 1, each with an error that cannot break the Markdown', () => {
+  test('lists failed items by their ids, each with an error that cannot break the Markdown', () => {
     const error = { type: 'MessageRejected', message: 'no | `way`\n# at all', delivered: 'no' } as const;
     const item = { index: 0, projectId: 'p', jobId: 'a', workflowId: 'follow-up/p/a/nightly:0', error };
     expect(detailsOf({}, [item])).toContain(
-      "\n- item 1, `follow-up/p/a/nightly:0`: not delivered, `MessageRejected: no | 'way' # at all`\n",
+      "\n- `follow-up/p/a/nightly:0`: not delivered, `MessageRejected: no | 'way' # at all`\n",
     );
   });
 
