@@ -71,8 +71,8 @@ export async function startWorker(options: StartWorkerOptions): Promise<WorkerSe
   for (const warning of config.warnings) logger.warn(warning);
   const closers: Closers = [];
   const closeAll = () => closeInReverse(closers, logger);
-  const clock = new ServerClock();
-  const status: WorkerStatus = { readiness: notReady('starting'), clock };
+  const serverClock = new ServerClock();
+  const status: WorkerStatus = { readiness: notReady('starting'), serverClock };
   try {
     const server = config.status && (await startStatusServer(config.status, status));
     if (server) closers.push(() => server.close());
@@ -110,7 +110,7 @@ export async function startWorker(options: StartWorkerOptions): Promise<WorkerSe
         targets: openTargets(config.webhooks, reportFileProblem(logger, 'webhooks')),
         linksArePrivate: dataConverter !== undefined,
         ending: ending.signal,
-        clock,
+        serverClock,
       }),
       // The bundle contains the workflow interceptors.
       ...(interceptors && { interceptors: { ...interceptors, workflowModules: [] } }),
@@ -166,7 +166,7 @@ function bindActivities(
     targets: () => Promise<WebhookTargets>;
     linksArePrivate: boolean;
     ending: AbortSignal;
-    clock: ServerClock;
+    serverClock: ServerClock;
   },
 ) {
   const { temporal, targets, ...others } = parts;
@@ -174,7 +174,7 @@ function bindActivities(
   const activities = createActivities({
     ...others,
     budgets: meterBudgets(
-      createBudgets(temporal, { taskQueue, settings, clock: parts.clock }),
+      createBudgets(temporal, { taskQueue, settings, serverClock: parts.serverClock }),
       Runtime.instance().metricMeter,
     ),
     sendTimeoutMs,

@@ -42,11 +42,11 @@ export type Budgets = ReturnType<typeof createBudgets>;
  *
  * @param options.taskQueue of the follow-ups
  * @param options.settings for new budgets
- * @param options.clock learns the server's time from each reply
+ * @param options.serverClock learns the server's time from each reply
  */
 export function createBudgets(
   client: Client,
-  { taskQueue, settings, clock }: { taskQueue: string; settings: BudgetSettings; clock?: ServerClock },
+  { taskQueue, settings, serverClock }: { taskQueue: string; settings: BudgetSettings; serverClock?: ServerClock },
 ) {
   const oneAtATime = createCallQueues();
 
@@ -63,7 +63,7 @@ export function createBudgets(
         cancellationSignal.throwIfAborted();
         const askedAtMs = Date.now();
         const { repliedAtMs, ...reply } = await askOnce(client, { projectId, taskQueue, settings }, ask);
-        clock?.observe(askedAtMs, repliedAtMs, Date.now());
+        serverClock?.observe(askedAtMs, repliedAtMs, Date.now());
         return reply;
       });
     },

@@ -21,7 +21,7 @@ export interface ActivityDependencies {
   /** Whether links to pull requests are kept out of search attributes. */
   linksArePrivate: boolean;
   /** Compares the wall clock with the server's. */
-  clock: ServerClock;
+  serverClock: ServerClock;
   /** The wall clock, which can be set, and a monotonic clock. @default those of the process */
   clocks?: { wallMs: () => number; stopwatchMs: () => number };
 }

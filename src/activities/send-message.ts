@@ -10,7 +10,7 @@ import { toRead } from './job-read.js';
  * activity that was never reset, and while the grant lasts. Never fails because of the service or the network.
  */
 export function createSendMessage(dependencies: ActivityDependencies) {
-  const { agentJobs, sendTimeoutMs, linksArePrivate, clock, clocks = processClocks } = dependencies;
+  const { agentJobs, sendTimeoutMs, linksArePrivate, serverClock, clocks = processClocks } = dependencies;
   const isPrivate = linksArePrivate && ({ linksArePrivate } as const);
 
   return async function sendMessage(request: SendRequest): Promise<SendResult> {
@@ -30,7 +30,7 @@ export function createSendMessage(dependencies: ActivityDependencies) {
     const mayStart = () =>
       clocks.wallMs() < grant.grantedAtMs + usableMs && clocks.stopwatchMs() - startedAtMs < usableMs;
     if (!mayStart()) {
-      const problem = clock.problem();
+      const problem = serverClock.problem();
       return result('notSent', `the grant of the slot has expired${problem === undefined ? '' : `; ${problem}`}`);
     }
     let { jobBefore } = request;

@@ -5,6 +5,7 @@ import { type Health, InvalidInputError, TemporalUnreachableError, WorkerUnavail
 import { messageOf } from '../common/index.js';
 import { ConfigError, describeIgnoredProxies, loadConfig, type WorkerConfig } from '../config/index.js';
 import { idSchema } from '../contract/index.js';
+import { reachableHost } from '../node/tcp-ports.js';
 import { safeLine } from '../node/terminal-text.js';
 import { REFUSALS } from '../protocol/index.js';
 import { type Cli, ExitCode } from './cli.js';
@@ -166,7 +167,7 @@ async function examineOwnWorker(
   const isHere = workers.some(({ host }) => host === hostname());
   if (!isHere || !config?.status || config.status.port === 0) return [];
   const { host, port } = config.status;
-  const url = `http://${host.includes(':') ? `[${host}]` : host}:${port}/readyz`;
+  const url = `http://${reachableHost(host)}:${port}/readyz`;
   const response = await fetch(url, { signal: AbortSignal.timeout(OWN_WORKER_TIMEOUT_MS) }).catch(() => undefined);
   const text = (await response?.text().catch(() => undefined))?.trim();
   if (text === undefined || text === 'ready') return [];
@@ -203,10 +204,8 @@ async function examineWork({ followUps }: TemporalSession, health: Health, hasWo
     checks.push(...judgeBatch(status, Date.now()));
   }
   for (const id of health.waiting) {
-    const progress = await followUps
-      .handle(id)
-      .progress()
-      .catch(() => undefined);
+    const followUp = followUps.handle(id);
+    const progress = await followUp.progress().catch(() => undefined);
     if (progress) checks.push(...judgeFollowUp(id, progress, checks));
   }
   return { checks, projects };

@@ -1,6 +1,17 @@
 import { randomInt } from 'node:crypto';
 import { createServer } from 'node:net';
 
+/** A host as part of a URL: an IPv6 address in brackets. */
+export function hostInUrl(host: string): string {
+  return host.includes(':') ? `[${host}]` : host;
+}
+
+/** The host of a URL by which a client on this machine reaches a server that listens on `host`. */
+export function reachableHost(host: string): string {
+  if (host === '0.0.0.0') return '127.0.0.1';
+  return hostInUrl(host === '::' ? '::1' : host);
+}
+
 /** Whether this process can listen on a port. */
 export function isPortFree(port: number, host = '127.0.0.1'): Promise<boolean> {
   return new Promise((resolve) => {

@@ -4,6 +4,7 @@ import { once, setMaxListeners } from 'node:events';
 import { createServer, type IncomingMessage, type RequestListener, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { buffer } from 'node:stream/consumers';
+import { reachableHost } from '../node/tcp-ports.js';
 import type { PlannedFault } from './faults.js';
 import type { JobChange, NewJob, ServiceJob } from './jobs.js';
 import { Ledger, type LedgerEntry, maxInAnyWindow } from './ledger.js';
@@ -121,11 +122,4 @@ function createHandler(service: Service, closing: AbortSignal): RequestListener 
 
   return (request, response) =>
     void serve(request, response).catch((error: unknown) => giveUp(request, response, error));
-}
-
-/** The address at which a client on this machine reaches a server that listens on `host`. */
-function reachableHost(host: string): string {
-  if (host === '0.0.0.0') return '127.0.0.1';
-  if (host === '::') return '[::1]';
-  return host.includes(':') ? `[${host}]` : host;
 }

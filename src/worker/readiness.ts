@@ -19,9 +19,9 @@ const TEMPORAL_DEADLINE_MS = 2_000;
 export function watchReadiness(
   connection: ConnectionLike,
   keys: WatchedApiKeys,
-  options: { namespace: string; taskQueue: string; clock: ServerClock; checkEveryMs?: number },
+  options: { namespace: string; taskQueue: string; serverClock: ServerClock; checkEveryMs?: number },
 ): () => Promise<Readiness> {
-  const { namespace, taskQueue, clock, checkEveryMs = CHECK_EVERY_MS } = options;
+  const { namespace, taskQueue, serverClock, checkEveryMs = CHECK_EVERY_MS } = options;
   let latest: Promise<Readiness> | undefined;
   let goodUntilMs = 0;
 
@@ -37,7 +37,7 @@ export function watchReadiness(
     }
     const problem = await keys.problem();
     if (problem !== undefined) return { ready: false, reason: `a file of API keys cannot be used: ${problem}` };
-    const clockProblem = clock.problem();
+    const clockProblem = serverClock.problem();
     if (clockProblem !== undefined) notes.push(clockProblem);
     return { ready: true, reason: notes.join('; ') };
   }
@@ -64,7 +64,7 @@ function readQueue(connection: ConnectionLike, namespace: string, name: string, 
  */
 export async function refuseOtherAddress(
   connection: ConnectionLike,
-  { namespace, taskQueue, identity, logger }: Omit<WaitOptions, 'signal' | 'clock'>,
+  { namespace, taskQueue, identity, logger }: Omit<WaitOptions, 'signal' | 'serverClock'>,
 ): Promise<void> {
   const own = readWorkerIdentity(identity);
   let pollers: Poller[];
@@ -103,7 +103,7 @@ interface WaitOptions {
   namespace: string;
   taskQueue: string;
   identity: string;
-  clock: ServerClock;
+  serverClock: ServerClock;
   logger: Logger;
   signal: AbortSignal;
 }
@@ -114,14 +114,14 @@ interface WaitOptions {
  */
 export async function waitUntilPolled(
   connection: ConnectionLike,
-  { namespace, taskQueue, identity, clock, logger, signal }: WaitOptions,
+  { namespace, taskQueue, identity, serverClock, logger, signal }: WaitOptions,
 ): Promise<void> {
   const startedAtMs = Date.now();
   const isPolled = async (name: string, type: QueueType): Promise<boolean> => {
     try {
       const { pollers } = await readQueue(connection, namespace, name, type);
       const own = pollers.find((poller) => poller.identity === identity);
-      if (own?.polledAtMs !== undefined) clock.observe(startedAtMs, own.polledAtMs, Date.now());
+      if (own?.polledAtMs !== undefined) serverClock.observe(startedAtMs, own.polledAtMs, Date.now());
       return own !== undefined;
     } catch (error) {
       if (grpcStatusOf(error) === GrpcStatus.UNIMPLEMENTED) return true;

@@ -46,7 +46,7 @@ export function serve(parts: ServiceParts): WorkerService {
   const { taskQueue, temporal } = config;
   const { address, namespace } = temporal;
   const { signal } = ending;
-  const { clock } = status;
+  const { serverClock } = status;
   const end = (reason: string): void => {
     if (signal.aborted) return;
     status.readiness = notReady(reason);
@@ -64,12 +64,12 @@ export function serve(parts: ServiceParts): WorkerService {
   });
   const becomeReady = async (): Promise<void> => {
     const { client } = connections;
-    await waitUntilPolled(client, { namespace, taskQueue, identity, clock, logger, signal });
+    await waitUntilPolled(client, { namespace, taskQueue, identity, serverClock, logger, signal });
     // Again, because both may have started at the same time.
     await refuseOtherAddress(client, { namespace, taskQueue, identity, logger });
     signal.throwIfAborted();
-    status.readiness = watchReadiness(client, keys, { namespace, taskQueue, clock });
-    const clockProblem = clock.problem();
+    status.readiness = watchReadiness(client, keys, { namespace, taskQueue, serverClock });
+    const clockProblem = serverClock.problem();
     if (clockProblem !== undefined) logger.warn(clockProblem);
     logger.info({ taskQueue, namespace, address }, 'The worker is ready for follow-ups');
   };

@@ -3,6 +3,7 @@ import type { AddressInfo } from 'node:net';
 import { codeOf } from '../common/index.js';
 import { ConfigError, type StatusAddress } from '../config/index.js';
 import { PACKAGE_VERSION } from '../node/package.js';
+import { hostInUrl } from '../node/tcp-ports.js';
 import { maskSecrets } from '../secrets/secrets.js';
 import type { ServerClock } from '../temporal/server-clock.js';
 
@@ -15,7 +16,7 @@ export interface Readiness {
 export interface WorkerStatus {
   /** Never rejects. */
   readiness: () => Promise<Readiness>;
-  clock: ServerClock;
+  serverClock: ServerClock;
   /** URL of the runtime's metrics; `undefined` while there are none. */
   metricsUrl?: string | undefined;
 }
@@ -63,7 +64,7 @@ export async function startStatusServer({ host, port }: StatusAddress, status: W
 }
 
 function hostAndPort(host: string, port: number): string {
-  return `${host.includes(':') ? `[${host}]` : host}:${port}`;
+  return `${hostInUrl(host)}:${port}`;
 }
 
 type StatusResponse = [status: number, body: string];
@@ -93,7 +94,7 @@ async function respond(
 const STARTED_AT_SECONDS = Date.now() / 1_000 - process.uptime();
 
 /** The metrics of this process, and of Temporal's runtime from its own loopback port. */
-async function metricsOf({ readiness, clock, metricsUrl }: WorkerStatus): Promise<StatusResponse> {
+async function metricsOf({ readiness, serverClock, metricsUrl }: WorkerStatus): Promise<StatusResponse> {
   let theirs = '';
   if (metricsUrl !== undefined) {
     const response = await fetch(metricsUrl, { signal: AbortSignal.timeout(METRICS_TIMEOUT_MS) });
@@ -110,7 +111,7 @@ async function metricsOf({ readiness, clock, metricsUrl }: WorkerStatus): Promis
     gauge(
       'follow_up_clock_offset_seconds',
       "How far this machine's clock is ahead of the Temporal server's; negative if it is behind",
-      clock.offsetMs / 1_000,
+      serverClock.offsetMs / 1_000,
     ),
     gauge('process_start_time_seconds', 'Unix time at which the process started', STARTED_AT_SECONDS),
   ];

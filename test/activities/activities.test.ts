@@ -73,7 +73,7 @@ function worker({ job = () => rest, replies = [], sent, ...more }: World) {
   };
   const activities = createActivities({
     ...{ agentJobs, budgets, ...config, sendTimeoutMs: 30_000, maxWatches: 100 },
-    ...{ ending: new AbortController().signal, linksArePrivate: false, clock: new ServerClock() },
+    ...{ ending: new AbortController().signal, linksArePrivate: false, serverClock: new ServerClock() },
     clocks: { wallMs: () => Date.now(), stopwatchMs: () => Date.now() - 5 },
     ...more,
   });

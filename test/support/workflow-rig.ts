@@ -75,7 +75,7 @@ export async function startWorkflowRig(options: {
     maxWatches: 1_000,
     ending: new AbortController().signal,
     linksArePrivate: false,
-    clock: new ServerClock(),
+    serverClock: new ServerClock(),
   });
   const finder = createItemFinder(client);
   const wrongAnswers = new Map<string, Promise<unknown>[]>();

@@ -13,7 +13,7 @@ import { eventually } from '../support/eventually.js';
 import { startTcpProxy } from '../support/tcp-proxy.js';
 import { logMemory, testConfig } from './support.js';
 
-const target = { namespace: 'default', taskQueue: 'readiness', clock: new ServerClock() };
+const target = { namespace: 'default', taskQueue: 'readiness', serverClock: new ServerClock() };
 const keys = createApiKeys({ key: 'adm_key-for-tests' });
 
 test('a worker that loses Temporal is not ready until it is back', async () => {

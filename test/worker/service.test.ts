@@ -39,7 +39,7 @@ test('a worker with a Temporal worker that fails is not ready, lets the other on
     workflowService: { describeTaskQueue },
     withDeadline: (_deadline: number, call: () => unknown) => call(),
   };
-  const status: WorkerStatus = { readiness: notReady('starting'), clock: new ServerClock() };
+  const status: WorkerStatus = { readiness: notReady('starting'), serverClock: new ServerClock() };
   const ending = new AbortController();
   let isClosed = false;
   const service = serve({

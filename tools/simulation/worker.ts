@@ -198,14 +198,14 @@ export class Worker implements WorkerProcess {
       <Input, Found>(what: (input: Input) => Promise<Found>) =>
       (input: Input) =>
         this.#ask<Found>((reply) => void what(input).then(reply, reply));
-    const clock = new ServerClock();
+    const serverClock = new ServerClock();
     const shipped = createActivities({
       agentJobs,
       budgets,
       ...settings,
       ending,
       linksArePrivate: false,
-      clock,
+      serverClock,
       clocks,
     });
     return { ...shipped, findItems: find(findItems), findPart: find(findPart) };
