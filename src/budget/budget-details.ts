@@ -12,17 +12,8 @@ import { describeRefusal, REFUSALS, REFUSED_ALONE } from '../protocol/index.js';
 export const SHOWN_SENDS = 10;
 
 export function describeBudget(status: BudgetStatus, at: At): Description {
-  const { limit, windowMs, used, reserve, underWay, nextFreeSlotAt } = status;
-  const {
-    waiting,
-    waitingTotal,
-    waitingInBatchLane,
-    waitingForJob,
-    lastSends,
-    paused,
-    refused = [],
-    cancelRefused,
-  } = status;
+  const { limit, windowMs, used, reserve, underWay, nextFreeSlotAt, cancelRefused } = status;
+  const { waiting, waitingTotal, waitingInBatchLane, waitingForJob, lastSends, paused, refused = [] } = status;
   const sends = lastSends.slice(0, SHOWN_SENDS).map((send) => describeSend(send, at));
   const lanes = `, ${waitingInBatchLane} of them in the batch lane, ${waitingForJob} for their job`;
   const rows: Row[] = [

@@ -1,6 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describeBatch, describeListed } from '../batch/batch-details.js';
-import { describeBudget } from '../budget/budget-details.js';
 import {
   type BatchHandle,
   type BatchPreview,
@@ -23,7 +22,7 @@ import {
 } from '../contract/index.js';
 import { safeLine } from '../node/terminal-text.js';
 import { type BatchInputOptions, readBatchInput } from './batch-file.js';
-import { summariseBudgetUpdate, warningsOf } from './budget-commands.js';
+import { describeStanding, summariseBudgetUpdate } from './budget-commands.js';
 import { type Cli, ExitCode, interruptible, isLive, type Output, UsageError } from './cli.js';
 import { clock, counted, formatTrouble, plain, rowsOf, toLines, toSummary } from './lines.js';
 import { type ProgressText, showRow } from './progress-rows.js';
@@ -146,8 +145,12 @@ export async function showBatch(cli: Cli, batchId: string, { watch }: { watch?: 
     const listed = isOver ? status.listed : await batch.listed({ isOpen: true });
     const waits = isOver ? [] : await describeWaits(followUps, listed ?? []);
     const description = describeBatch(status, failures, clock);
-    const nextSteps = waits.some((wait) => wait.includes(TO_DO)) ? [] : description.nextSteps;
-    const lists = [['Waiting', waits] as const, ...(description.lists ?? [])];
+    // What the projects wait for comes before "no action is needed".
+    const nextSteps = waits.some(({ nextSteps }) => nextSteps.length > 0) ? [] : description.nextSteps;
+    const waiting = waits.map(({ what, nextSteps }) =>
+      nextSteps.length > 0 ? `${what}; to do: ${nextSteps.join('; ')}` : what,
+    );
+    const lists = [['Waiting', waiting] as const, ...(description.lists ?? [])];
     const text = [...toLines({ ...description, nextSteps, lists }), ...troubles.map(formatTrouble)];
     const { workflowId } = batch;
     output.data(
@@ -171,23 +174,18 @@ async function showListed(output: Output, batch: BatchHandle, { reason }: Worker
   return ExitCode.error;
 }
 
-const TO_DO = '; to do: ';
-
 /** What open items wait for, and what to do, by project. */
-async function describeWaits(followUps: FollowUpClient, listed: readonly ListedItems[]): Promise<string[]> {
+async function describeWaits(followUps: FollowUpClient, listed: readonly ListedItems[]) {
   const waiting = listed.filter(({ state }) => state === 'waiting-for-budget' || state === 'blocked');
   const projects = [...new Set(waiting.map(({ projectId }) => projectId))].slice(0, SHOWN);
-  const lines = projects.map(async (projectId) => {
+  const waits = projects.map(async (projectId) => {
     const counts = waiting
       .filter((each) => each.projectId === projectId)
       .map(({ state, count }) => `${count} ${state}`);
-    const { status, ...update } = await followUps.budget(projectId).look();
-    const { headline, nextSteps } = status ? describeBudget(status, clock) : { headline: '', nextSteps: [] };
-    const state = update.state === 'running' ? headline : warningsOf(projectId, update).join(', ');
-    const steps = nextSteps.length > 0 ? `${TO_DO}${nextSteps.join('; ')}` : '';
-    return `project ${projectId}: ${counts.join(', ')}; its budget: ${state}${steps}`;
+    const { budget, nextSteps } = describeStanding(projectId, await followUps.budget(projectId).look());
+    return { what: `project ${projectId}: ${counts.join(', ')}; its budget: ${budget}`, nextSteps };
   });
-  return Promise.all(lines);
+  return Promise.all(waits);
 }
 
 /** `follow-up batch continue` */

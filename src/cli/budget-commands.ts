@@ -208,8 +208,17 @@ function describe(status: BudgetStatus, { state, trouble }: Pick<BudgetUpdate, '
   return { ...description, headline, nextSteps: [] };
 }
 
+/** What a budget does, in one text, and what a person can do. */
+export function describeStanding(projectId: string, update: BudgetUpdate) {
+  const { state, status } = update;
+  const warnings = warningsOf(projectId, update);
+  if (state !== 'running' || !status) return { budget: warnings.join(', '), nextSteps: [] };
+  const { headline, nextSteps } = describeBudget(status, clock);
+  return { budget: [...warnings, headline].join(' '), nextSteps };
+}
+
 /** Warnings that a budget does not run, or its status missing or outdated. */
-export function warningsOf(projectId: string, { state, trouble, status, statusUnavailable }: BudgetUpdate): string[] {
+function warningsOf(projectId: string, { state, trouble, status, statusUnavailable }: BudgetUpdate): string[] {
   const silence = statusUnavailable && `no response: ${safeLine(statusUnavailable)}${status ? '; last known:' : ''}`;
   const none = trouble
     ? `the budget of ${projectId} ${trouble.what}; to start one: ${trouble.fix}`

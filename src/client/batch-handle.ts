@@ -66,8 +66,8 @@ export class BatchHandle {
   }
 
   /**
-   * Counts of the items, and whether the batch is held; `cutOff` and `listed` if it ended without a result. Needs a running worker,
-   * even for ended batches.
+   * Counts of the items, and whether the batch is held; `cutOff` and `listed` if it ended without a result. Needs a
+   * running worker, even for ended batches.
    *
    * @throws BatchFailedError if it failed at its start, WorkerUnavailableError
    */

@@ -149,10 +149,10 @@ export class BudgetHandle {
    */
   async look(last?: BudgetUpdate): Promise<BudgetUpdate> {
     const state = await this.state();
-    const ofState = { state, ...(state !== 'running' && defined({ trouble: await this.trouble() })) };
-    if (state === 'none') return ofState;
     // A stopped budget does not change, and each query of it replays its history.
     if (state === 'stopped' && last?.state === 'stopped' && last.statusUnavailable === undefined) return last;
+    const ofState = { state, ...(state !== 'running' && defined({ trouble: await this.trouble() })) };
+    if (state === 'none') return ofState;
     const { result = last?.status, silence } = await resultOf(() => this.status());
     return { ...ofState, ...defined({ status: result, statusUnavailable: silence }) };
   }

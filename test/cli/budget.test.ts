@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
-import { formatBudgetUpdate, summariseBudgetUpdate } from '../../src/cli/budget-commands.js';
+import { describeStanding, formatBudgetUpdate, summariseBudgetUpdate } from '../../src/cli/budget-commands.js';
 import type { BudgetStatus } from '../../src/contract/index.js';
 import { eventually } from '../support/eventually.js';
 import { FAST } from '../support/stack.js';
@@ -124,4 +124,12 @@ test('the text of a budget shows slots, pause, line and sends, and its summary i
   expect(timeless(summariseBudgetUpdate('p', silent))).toMatchInlineSnapshot(
     `"STOPPED: nothing is sent until "follow-up budget restore p", no response: no worker; last known:, as of its end:, slots 6 of 4 used in 1 h, reserved 1 for the interactive lane, being sent 2, waiting 3, 0 of them in the batch lane, 1 for their job, last send TIME: delivered, follow-up/p/c/k"`,
   );
+});
+
+test('what a budget does is said also if it does not answer, or does not run', () => {
+  const silent = { state: 'running', statusUnavailable: 'no worker' } as const;
+  expect(describeStanding('p', silent)).toEqual({ budget: 'no response: no worker', nextSteps: [] });
+  const { budget, nextSteps } = describeStanding('p', { state: 'stopped' });
+  expect(budget).toContain('follow-up budget restore p');
+  expect(nextSteps).toEqual([]);
 });
