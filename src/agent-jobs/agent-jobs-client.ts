@@ -45,7 +45,7 @@ export interface AgentJobsClientOptions {
   getTimeoutMs: number;
   /** Total deadline of a POST, likewise. When it passes, the connection is reset. */
   sendTimeoutMs: number;
-  /** For connecting and the TLS handshake, within the total deadline. @default 10_000 */
+  /** For connecting, and for the TLS handshake of a POST; within the total deadline. @default 10_000 */
   connectTimeoutMs?: number | undefined;
   /** Certificate authorities to trust instead of the well-known ones, PEM. */
   ca?: string | undefined;

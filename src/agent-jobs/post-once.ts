@@ -9,7 +9,7 @@ export interface PostRequest {
   body: string;
   /** For everything: connecting, TLS, writing, waiting, and reading the response. */
   deadlineMs: number;
-  /** For connecting and the TLS handshake, within the deadline. */
+  /** For connecting, and again for the TLS handshake, within the deadline. */
   connectTimeoutMs: number;
   maxResponseBytes: number;
   /** Certificate authorities to trust instead of the well-known ones, PEM. */

@@ -118,7 +118,7 @@ function isInterim(bytes: Buffer): boolean {
   return INTERIM_STATUS.test(bytes.toString('latin1', 0, STATUS_BYTES));
 }
 
-const TIMEOUT_CODES: ReadonlySet<string> = new Set(['CONNECT_TIMEOUT', 'UND_ERR_CONNECT_TIMEOUT', 'ETIMEDOUT']);
+const TIMEOUT_CODES: ReadonlySet<string> = new Set(['UND_ERR_CONNECT_TIMEOUT', 'ETIMEDOUT']);
 
 const UNTRUSTED =
   'this host does not trust the authority that signed its certificate; add that authority with NODE_EXTRA_CA_CERTS';
