@@ -9,9 +9,6 @@ import { getOnce, skipInterim } from './response.js';
 /** Longest response that is read. A job is below 1 KiB. */
 const MAX_RESPONSE_BYTES = 131_072;
 
-/** Longest timer of Node.js, about 24 days. Longer ones would fire at once. */
-const MAX_TIMEOUT_MS = 2_147_483_647;
-
 /** Further GETs wait for a connection within their deadline. */
 const MAX_GET_CONNECTIONS = 512;
 
@@ -53,18 +50,11 @@ export interface AgentJobsClientOptions {
 
 /**
  * Creates a client. It verifies TLS certificates, follows no redirects, retries and decompresses nothing, and ignores
- * `HTTP_PROXY` and similar variables.
- *
- * @throws Error naming the option and the rule that it breaks
+ * `HTTP_PROXY` and similar variables. The settings' rules apply to its options.
  */
 export function createAgentJobsClient(options: AgentJobsClientOptions): AgentJobsClient {
   const { getTimeoutMs, sendTimeoutMs, connectTimeoutMs = 10_000, ca } = options;
   const prepare = createJobRequests(options);
-  for (const [name, timeoutMs] of Object.entries({ getTimeoutMs, sendTimeoutMs, connectTimeoutMs })) {
-    if (!Number.isSafeInteger(timeoutMs) || timeoutMs < 1 || timeoutMs > MAX_TIMEOUT_MS) {
-      throw new Error(`${name}: must be whole milliseconds from 1 to ${MAX_TIMEOUT_MS} (given ${timeoutMs})`);
-    }
-  }
   const agent = createAgent(Math.min(connectTimeoutMs, getTimeoutMs), ca);
   const underWay = new Set<Promise<unknown>>();
   let closed = false;

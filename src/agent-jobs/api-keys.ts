@@ -22,7 +22,8 @@ export interface WatchedApiKeys extends ApiKeys {
 }
 
 /** A project uses the first of `keysFile`, `keyFile` and `key` that has a key for it. */
-export interface ApiKeySource {
+interface ApiKeySource {
+  /** A usable key: the settings refuse any other. */
   key?: string | undefined;
   /** Path of a file with one key for all projects. Ignores white space around the key. */
   keyFile?: string | undefined;
@@ -43,15 +44,9 @@ export function isUsableApiKey(key: string): boolean {
 /**
  * Creates a source of keys from a literal, a file with one key, or a file with many. Files are read again at the first
  * use after a change, so the next request uses a rotated key.
- *
- * @throws Error when no source is given or the literal key is not usable, without the key
  */
 export function createApiKeys(source: ApiKeySource): WatchedApiKeys {
   const { key, keyFile, keysFile } = source;
-  if (key === undefined && keyFile === undefined && keysFile === undefined) {
-    throw new Error('API key: set at least one of key, keyFile, keysFile');
-  }
-  if (key !== undefined && !isUsableApiKey(key)) throw new Error(`API key: must be ${KEY_RULE} (value not shown)`);
   const keys = keysFile === undefined ? undefined : watchFile(keysFile, parseKeysFile, source);
   const single = keyFile === undefined ? undefined : watchFile(keyFile, parseKeyFile, source);
   return {

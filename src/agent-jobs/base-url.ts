@@ -11,18 +11,6 @@ export function baseUrlIssue(value: string): string | undefined {
   return undefined;
 }
 
-/**
- * Parses a base URL. `origin` has scheme, host and port. `pathPrefix`, without a trailing slash, precedes `/v2`.
- *
- * @throws Error naming `baseUrl` and the broken rule of {@link baseUrlIssue}
- */
-export function parseBaseUrl(value: string): { origin: string; pathPrefix: string } {
-  const issue = baseUrlIssue(value);
-  if (issue !== undefined) throw new Error(`baseUrl: ${issue}`);
-  const { origin, pathname } = new URL(value);
-  return { origin, pathPrefix: pathname.replace(/\/+$/, '') };
-}
-
 const loopback = new BlockList();
 loopback.addSubnet('127.0.0.0', 8, 'ipv4');
 loopback.addAddress('::1', 'ipv6');

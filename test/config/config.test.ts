@@ -243,6 +243,8 @@ describe('API keys', () => {
 
   test.each([
     ['AGENT_JOBS_API_KEY', 'has a line break', () => `${SECRET}\r\nX-Injected: 1`],
+    ['AGENT_JOBS_API_KEY', 'has a space', () => `${SECRET} and more`],
+    ['AGENT_JOBS_API_KEY', 'is not ASCII', () => `${SECRET}-ümlaut`],
     ['AGENT_JOBS_API_KEY', 'is too short', () => 'short'],
     ['AGENT_JOBS_API_KEY_FILE', 'has two lines', () => file('two-lines', `${SECRET}\nand more`)],
     ['AGENT_JOBS_API_KEY_FILE', 'is a directory', () => directory],
