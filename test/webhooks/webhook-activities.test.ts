@@ -1,9 +1,9 @@
-import type { LookupAddress } from 'node:dns';
+import dns, { type LookupAddress } from 'node:dns';
 import { type AddressInfo, createServer } from 'node:net';
 import type { ApplicationFailure } from '@temporalio/common';
 import { MockActivityEnvironment } from '@temporalio/testing';
 import { DefaultLogger } from '@temporalio/worker';
-import { afterAll, expect, onTestFinished, test } from 'vitest';
+import { afterAll, expect, onTestFinished, test, vi } from 'vitest';
 import type { WebhookRequest } from '../../src/protocol/index.js';
 import { createSerialLookup } from '../../src/webhooks/lookup.js';
 import { parseTargets } from '../../src/webhooks/targets.js';
@@ -113,12 +113,15 @@ test('a webhook has no link if links are private', async () => {
 test('host names are looked up one at a time, and once for all who ask in the meantime', async () => {
   const asked: string[] = [];
   const answers = new Map<string, (addresses: LookupAddress[] | Error) => void>();
-  const lookup = createSerialLookup((name) => {
-    asked.push(name);
-    return new Promise((resolve, reject) => {
-      answers.set(name, (answer) => (answer instanceof Error ? reject(answer) : resolve(answer)));
-    });
-  });
+  const lookup = createSerialLookup(
+    (name) => {
+      asked.push(name);
+      return new Promise((resolve, reject) => {
+        answers.set(name, (answer) => (answer instanceof Error ? reject(answer) : resolve(answer)));
+      });
+    },
+    () => new Promise(() => undefined),
+  );
   const found: unknown[] = [];
   const find = (name: string, all: boolean) =>
     lookup(name, { all }, (error, address) => void found.push(error?.message ?? address));
@@ -134,4 +137,20 @@ test('host names are looked up one at a time, and once for all who ask in the me
   await eventually('all are answered', () => found.length === 4);
   expect(found.slice(2)).toEqual(['ENOTFOUND', '192.0.2.1']);
   expect(asked).toEqual(['slow', 'missing', 'other']);
+});
+
+test('a name whose name server does not answer holds up no other webhook, and no second lookup', async () => {
+  const looksUp = vi.spyOn(dns.promises, 'lookup').mockImplementation(() => new Promise(() => undefined));
+  const asks = vi.spyOn(dns.promises, 'resolve4').mockImplementation(async (name) => {
+    if (name !== 'localhost') throw new Error('ETIMEOUT');
+    return ['127.0.0.1'];
+  });
+  vi.spyOn(dns.promises, 'resolve6').mockRejectedValue(new Error('ETIMEOUT'));
+  onTestFinished(() => void vi.restoreAllMocks());
+  const here = (path: string) => url(path).replace('127.0.0.1', 'localhost');
+  const attempt = worker({ dead: 'https://dead.invalid/', one: here('/one'), two: here('/two') });
+  void attempt('dead');
+  expect(await Promise.all([attempt('one'), attempt('two')])).toEqual([undefined, undefined]);
+  expect(looksUp.mock.calls.map(([name]) => name)).toEqual(['dead.invalid']);
+  expect(asks.mock.calls.filter(([name]) => name === 'localhost')).toHaveLength(1);
 });
