@@ -25,10 +25,10 @@ export interface WebhookDependencies {
 const ATTEMPT_MS = 15_000;
 /** Attempts under way to one target in this process. A slow receiver takes no more of the worker's activity slots. */
 const MAX_ATTEMPTS = 10;
+/** Of a target whose last attempt passed its deadline, until it responds. */
+const MAX_ATTEMPTS_TO_SILENT = 1;
 const FIRST_WAIT_MS = 5_000;
 const LONGEST_WAIT_MS = 3_600_000;
-/** Of a webhook that was not tried, because others were. */
-const LONGEST_TURN_AWAY_MS = 60_000;
 const MAX_RESPONSE_BYTES = 65_536;
 /** HTTP 410: the receiver accepts no more webhooks: https://www.standardwebhooks.com. */
 const GONE = 410;
@@ -37,6 +37,7 @@ const GONE = 410;
 export function createWebhookActivities({ targets, linksArePrivate, maxAttempts }: WebhookDependencies) {
   const lookup = createSerialLookup();
   const underWay: string[] = [];
+  const silent = new Set<string>();
   return {
     /** Names of the targets in this worker's settings. */
     listTargets: async () => [...(await targets()).keys()],
@@ -50,15 +51,16 @@ export function createWebhookActivities({ targets, linksArePrivate, maxAttempts 
       const target = (await targets()).get(name);
       if (!target) throw failed(`this worker has no webhook ${name}`);
       const toSame = underWay.filter((other) => other === name).length;
-      if (toSame >= MAX_ATTEMPTS || underWay.length >= maxAttempts) {
-        throw failed(`${underWay.length} other attempts are under way, ${toSame} to ${name}`, {
-          maxMs: LONGEST_TURN_AWAY_MS,
-        });
+      const maxToSame = silent.has(name) ? MAX_ATTEMPTS_TO_SILENT : MAX_ATTEMPTS;
+      if (toSame >= maxToSame || underWay.length >= maxAttempts) {
+        throw failed(`${underWay.length} other attempts are under way, ${toSame} to ${name}`);
       }
       underWay.push(name);
       try {
         const text = JSON.stringify(linksArePrivate ? withoutLink(body) : body);
         const { response, error } = await post(target, id, text, lookup);
+        if (response) silent.delete(name);
+        else if (error instanceof DeadlineError) silent.add(name);
         if (!response) throw failed(`${name} does not answer: ${reasonOf(error)}`);
         const { statusCode, headers } = response;
         if (statusCode >= 200 && statusCode < 300) return;
@@ -118,14 +120,10 @@ function reasonOf(error: unknown): string {
 /** Waits double from 5 s to 1 h, and vary, so that the webhooks of many ends drift apart. */
 function failed(
   message: string,
-  {
-    leastMs = 0,
-    maxMs = LONGEST_WAIT_MS,
-    nonRetryable = false,
-  }: { leastMs?: number | undefined; maxMs?: number; nonRetryable?: boolean } = {},
+  { leastMs = 0, nonRetryable = false }: { leastMs?: number | undefined; nonRetryable?: boolean } = {},
 ): ApplicationFailure {
   const { attempt } = Context.current().info;
-  const waitMs = Math.min(FIRST_WAIT_MS * 2 ** (attempt - 1), maxMs) * (0.8 + 0.4 * Math.random());
+  const waitMs = Math.min(FIRST_WAIT_MS * 2 ** (attempt - 1), LONGEST_WAIT_MS) * (0.8 + 0.4 * Math.random());
   const nextRetryDelay = Math.ceil(Math.max(waitMs, leastMs));
   return ApplicationFailure.create({ type: 'webhook', message, nonRetryable, nextRetryDelay });
 }
