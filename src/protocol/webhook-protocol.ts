@@ -28,3 +28,12 @@ export function webhookWorkflowId({ target, id }: Pick<WebhookRequest, 'target' 
 
 /** `ApplicationFailure.type` of a webhook that its receiver has not accepted. */
 export const WEBHOOK_NOT_DELIVERED = 'WebhookNotDelivered';
+
+/**
+ * The command that sends a webhook again. Its new run would begin on the worker version of the follow-up or batch that
+ * started it, which may be gone.
+ */
+export function webhookResetCommand(workflowId: string, isVersioned: boolean): string {
+  const moved = isVersioned ? 'with-workflow-update-options --versioning-override-behavior auto_upgrade ' : '';
+  return `temporal workflow reset ${moved}--type FirstWorkflowTask --reason again --workflow-id ${workflowId}`;
+}

@@ -125,5 +125,6 @@ function failed(
   const { attempt } = Context.current().info;
   const waitMs = Math.min(FIRST_WAIT_MS * 2 ** (attempt - 1), LONGEST_WAIT_MS) * (0.8 + 0.4 * Math.random());
   const nextRetryDelay = Math.ceil(Math.max(waitMs, leastMs));
-  return ApplicationFailure.create({ type: 'webhook', message, nonRetryable, nextRetryDelay });
+  const numbered = `${message} (attempt ${attempt})`;
+  return ApplicationFailure.create({ type: 'webhook', message: numbered, nonRetryable, nextRetryDelay });
 }

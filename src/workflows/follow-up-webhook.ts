@@ -7,12 +7,14 @@ import {
   proxyActivities,
   proxyLocalActivities,
   rootCause,
+  setCurrentDetails,
   startChild,
+  upsertSearchAttributes,
   WorkflowIdReusePolicy,
   workflowInfo,
 } from '@temporalio/workflow';
-import { iso } from '../common/index.js';
-import { type InputIssue, parseInput, type Webhook, WorkflowType } from '../contract/index.js';
+import { iso, markdownCode as code, toMarkdown } from '../common/index.js';
+import { type InputIssue, parseInput, SearchAttribute, type Webhook, WorkflowType } from '../contract/index.js';
 import {
   WEBHOOK_NOT_DELIVERED,
   webhookId,
@@ -22,17 +24,20 @@ import {
 } from '../protocol/index.js';
 import type { WebhookActivities } from '../webhooks/webhook-activities.js';
 import { accept, invalidInput } from './failures.js';
-import { isFirstRun } from './this-run.js';
+import { isFirstRun, isVersioned } from './this-run.js';
+import { describeWebhook, type WebhookState } from './webhook-details.js';
 
 const { listTargets } = proxyLocalActivities<WebhookActivities>({
   startToCloseTimeout: '10s',
   retry: { initialInterval: '1s', maximumInterval: '60s' },
 });
 
+const TRIED_FOR_MS = 3 * 86_400_000;
+
 const { deliverWebhook } = proxyActivities<WebhookActivities>({
   // Longer than the deadline of one attempt.
   startToCloseTimeout: '30s',
-  scheduleToCloseTimeout: '3d',
+  scheduleToCloseTimeout: TRIED_FOR_MS,
   // For attempts that never report. The others set the time of the next one.
   retry: { initialInterval: '5s', maximumInterval: '1h' },
   // Below all sends and polls.
@@ -54,13 +59,25 @@ export async function followUpWebhook(input: unknown): Promise<void> {
   if (workflowInfo().parent?.workflowId !== request.body.data.workflowId) {
     throw invalidInput([{ field: '', message: 'only a follow-up or a batch may start a webhook, with notify' }]);
   }
+  const triedUntil = iso(Date.now() + TRIED_FOR_MS);
+  const show = (state: WebhookState, reason?: string) => {
+    upsertSearchAttributes([{ key: SearchAttribute.state, value: state }]);
+    const progress = { state, triedUntil, reason, isVersioned: isVersioned() };
+    setCurrentDetails(toMarkdown((at) => describeWebhook(request, progress, at), Date.now()));
+  };
+  show('delivering');
   try {
     await deliverWebhook(request);
   } catch (error) {
-    if (isCancellation(error)) throw error;
+    if (isCancellation(error)) {
+      show('cancelled');
+      throw error;
+    }
     const message = rootCause(error) ?? 'no attempt has ended';
+    show('not-delivered', message);
     throw ApplicationFailure.create({ type: WEBHOOK_NOT_DELIVERED, message, nonRetryable: true });
   }
+  show('delivered');
 }
 
 /**
@@ -91,6 +108,8 @@ export async function notify(targets: readonly string[], event: Omit<Webhook, 't
       workflowIdReusePolicy: WorkflowIdReusePolicy.REJECT_DUPLICATE,
       parentClosePolicy: ParentClosePolicy.ABANDON,
       staticSummary: `${event.type} to ${target}`,
+      // The page shows them without a worker, too.
+      staticDetails: `Of ${code(event.data.workflowId)}. It is tried for 3 days after its start or its reset.`,
     }).catch((error: unknown) => {
       // Before a reset, it was started already.
       if (!(error instanceof WorkflowExecutionAlreadyStartedError)) throw error;

@@ -42,3 +42,9 @@ export function isFirstRun(): boolean {
 export function wasResetAfter(runId: string): boolean {
   return workflowInfo().runId !== runId && patched(`reset-after-${runId}`);
 }
+
+/** Whether this run's worker has a version, with Temporal's Worker Versioning. */
+export function isVersioned(): boolean {
+  // Without versioning, the SDK sets its own build id here, of no deployment.
+  return !!workflowInfo().currentDeploymentVersion?.deploymentName;
+}

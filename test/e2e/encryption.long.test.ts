@@ -109,7 +109,7 @@ test('a webhook reports the end without the link, and the doctor says why anothe
     ...{ state: 'completed', status: 'completed', delivered: 'yes' },
   });
   const trouble = await eventually('doctor knows', async () => (await stack.followUps.health()).troubles[0]);
-  expect(trouble).toMatchObject({ kind: 'undelivered', what: 'was not delivered: gone answers HTTP 410' });
+  expect(trouble).toMatchObject({ kind: 'undelivered', what: 'was not delivered: gone answers HTTP 410 (attempt 1)' });
 });
 
 test('a key is rotated while a follow-up is under way', async () => {

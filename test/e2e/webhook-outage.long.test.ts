@@ -62,7 +62,10 @@ describeWith(missing)('a receiver of webhooks', () => {
       await environment.connection.testService?.unlockTimeSkipping({});
     }
     const failure = await ended;
-    expect(failure).toMatchObject({ type: 'WebhookNotDelivered', message: 'never answers HTTP 503' });
+    expect(failure).toMatchObject({
+      type: 'WebhookNotDelivered',
+      message: expect.stringMatching(/^never answers HTTP 503 \(attempt \d+\)$/),
+    });
 
     const taken = received.filter(({ response }) => response === 204);
     expect(taken.map(({ body }) => 'jobId' in body.data && body.data.jobId).sort()).toEqual(jobIds);
@@ -76,6 +79,10 @@ describeWith(missing)('a receiver of webhooks', () => {
     const days = (await lifeMs(givenUp)).ms / DAY_MS;
     expect(days).toBeGreaterThan(3 - 1.3 / 24);
     expect(days).toBeLessThanOrEqual(3.01);
+    const page = await givenUp.query<{ currentDetails: string }>('__temporal_workflow_metadata');
+    expect(page.currentDetails).toMatch(/^\*\*not-delivered: [^]*why: `never answers HTTP 503 \(attempt \d+\)`/);
+    expect(page.currentDetails).toContain('temporal workflow reset --type FirstWorkflowTask');
+    expect(page.currentDetails).not.toMatch(/tried until|Newer/);
     const tries = received.filter(({ path }) => path === '/never');
     expect(new Set(tries.map((attempt) => attempt.id))).toEqual(new Set([id]));
     // Ten waits double to an hour, and 70 of about an hour follow.

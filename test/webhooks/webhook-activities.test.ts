@@ -86,7 +86,7 @@ test('ten attempts to a slow receiver leave other receivers free, and an elevent
   const attempt = worker({ slow: url('/hangs'), fast: url('/fast') }, { maxAttempts: 12 });
   for (let number = 1; number <= 10; number++) void attempt('slow');
   const turnedAway = await attempt('slow', 30);
-  expect(turnedAway).toMatchObject({ message: '10 other attempts are under way, 10 to slow' });
+  expect(turnedAway).toMatchObject({ message: '10 other attempts are under way, 10 to slow (attempt 30)' });
   expect(turnedAway).toMatchObject({ nonRetryable: false });
   // 7,200 webhooks that wait for one receiver make two attempts a second.
   expect(waitMs(turnedAway)).toBeGreaterThanOrEqual(0.8 * 3_600_000);
@@ -96,7 +96,7 @@ test('ten attempts to a slow receiver leave other receivers free, and an elevent
 test('attempts to many slow receivers take no more than their share of a worker', async () => {
   const attempt = worker({ a: url('/hangs'), b: url('/hangs'), c: url('/hangs') }, { maxAttempts: 2 });
   for (const name of ['a', 'b']) void attempt(name);
-  expect((await attempt('c'))?.message).toBe('2 other attempts are under way, 0 to c');
+  expect((await attempt('c'))?.message).toBe('2 other attempts are under way, 0 to c (attempt 1)');
 });
 
 test(
@@ -108,17 +108,17 @@ test(
     const attempt = worker({ silent: url(path), fast: url('/fast') });
     const arrived = () => received.filter((webhook) => webhook.path === path).length;
     expect((await attempt('silent'))?.message).toBe(
-      'silent does not answer: the deadline of 15000 ms has passed',
+      'silent does not answer: the deadline of 15000 ms has passed (attempt 1)',
     );
     const only = attempt('silent', 2);
-    expect((await attempt('silent'))?.message).toBe('1 other attempts are under way, 1 to silent');
+    expect((await attempt('silent'))?.message).toBe('1 other attempts are under way, 1 to silent (attempt 1)');
     expect(await attempt('fast')).toBeUndefined();
     await only;
     hangs.delete(path);
     expect(await attempt('silent', 3)).toBeUndefined();
     hangs.add(path);
     for (let number = 1; number <= 10; number++) void attempt('silent');
-    expect((await attempt('silent'))?.message).toBe('10 other attempts are under way, 10 to silent');
+    expect((await attempt('silent'))?.message).toBe('10 other attempts are under way, 10 to silent (attempt 1)');
     expect(arrived()).toBe(1);
   },
 );
