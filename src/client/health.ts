@@ -11,6 +11,7 @@ import {
   WorkflowIdPrefix,
   WorkflowType,
 } from '../contract/index.js';
+import { webhookResetCommand } from '../protocol/index.js';
 import { GrpcStatus, grpcStatusOf, timestampMs } from '../temporal/grpc.js';
 import { describeIfKnown, failureMessage, fewAtATime, IS_OPEN } from '../temporal/lookups.js';
 import { QUERY_OF_ALL } from '../temporal/search-attributes.js';
@@ -234,7 +235,7 @@ async function troubleOf(
   const restore = `follow-up budget restore ${projectId ?? ''}`;
   if (toExecutionStatus(status.name) !== 'running') {
     if (status.name === 'FAILED' && workflowId.startsWith(WorkflowIdPrefix.followUpWebhook)) {
-      const reset = `temporal workflow reset --type FirstWorkflowTask --workflow-id ${workflowId} --reason again`;
+      const reset = webhookResetCommand(workflowId, !!raw.workflowExecutionInfo?.versioningInfo?.deploymentVersion);
       const reason = await readFailure(client, workflowId);
       return trouble('undelivered', `was not delivered: ${reason}`, reset, raw.workflowExecutionInfo?.closeTime);
     }

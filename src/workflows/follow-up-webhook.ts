@@ -8,6 +8,7 @@ import {
   proxyLocalActivities,
   rootCause,
   setCurrentDetails,
+  setWorkflowOptions,
   startChild,
   upsertSearchAttributes,
   WorkflowIdReusePolicy,
@@ -79,6 +80,9 @@ export async function followUpWebhook(input: unknown): Promise<void> {
   }
   show('delivered');
 }
+
+// A receiver may be down until no worker of this version runs. The server refuses a behavior from workers without one.
+setWorkflowOptions(() => (isVersioned() ? { versioningBehavior: 'AUTO_UPGRADE' } : {}), followUpWebhook);
 
 /**
  * Divides names of webhook targets into those that the workers know and, as issues with the input, the others. A run

@@ -5,16 +5,18 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { Client, Connection } from '@temporalio/client';
-import { afterAll, beforeAll, expect, inject, test } from 'vitest';
+import { afterAll, beforeAll, expect, inject, onTestFinished, test } from 'vitest';
 import { FollowUpClient } from '../../src/client/index.js';
 import { loadConfig } from '../../src/config/index.js';
 import { resolveTemporalCli } from '../../src/dev-server/resolve.js';
+import { webhookWorkflowId } from '../../src/protocol/index.js';
 import { type Simulator, startSimulator } from '../../src/simulator/index.js';
 import { startWorker, type WorkerService } from '../../src/worker.js';
 import { createLogger } from '../../src/worker/logging.js';
 import { contradictions } from '../support/contradictions.js';
 import { eventually } from '../support/eventually.js';
 import { FAST } from '../support/stack.js';
+import { newWebhookSecret, startWebhookReceiver } from '../support/webhook-receiver.js';
 import { builtWorkflows } from '../support/workflow-rig.js';
 
 const taskQueue = `rolling-${randomUUID().slice(0, 8)}`;
@@ -54,7 +56,12 @@ async function bundleOfNewVersion(): Promise<string> {
   return path;
 }
 
-async function startVersion(buildId: string, bundlePath?: string): Promise<void> {
+interface VersionOptions {
+  bundlePath?: string;
+  env?: Record<string, string>;
+}
+
+async function startVersion(buildId: string, { bundlePath, env }: VersionOptions = {}): Promise<WorkerService> {
   const config = loadConfig({
     TEMPORAL_ADDRESS: inject('temporalAddress'),
     TEMPORAL_DEPLOYMENT_NAME: deploymentName,
@@ -66,20 +73,24 @@ async function startVersion(buildId: string, bundlePath?: string): Promise<void>
     FOLLOW_UP_BUDGET_WINDOW: '10s',
     FOLLOW_UP_MARGIN: '200ms',
     FOLLOW_UP_STATUS_ADDRESS: 'off',
+    ...env,
   });
   const logger = createLogger({ level: 'silent', format: 'json' });
   const worker = await startWorker({ config, logger, ...(bundlePath !== undefined && { bundlePath }) });
   workers.push(worker);
   await worker.ready;
+  return worker;
+}
+
+async function temporal(...command: string[]): Promise<string> {
+  const path = await resolveTemporalCli({ env: process.env });
+  const { stdout } = await promisify(execFile)(path, [...command, '--address', inject('temporalAddress')]);
+  return stdout;
 }
 
 /** Runs `temporal worker deployment …` as docs/how-to/upgrade.md does, for this deployment. */
-async function deployment(command: string, ...more: string[]): Promise<string> {
-  const path = await resolveTemporalCli({ env: process.env });
-  const where = ['--address', inject('temporalAddress'), '--deployment-name', deploymentName];
-  const { stdout } = await promisify(execFile)(path, ['worker', 'deployment', command, ...where, ...more]);
-  return stdout;
-}
+const deployment = (command: string, ...more: string[]) =>
+  temporal('worker', 'deployment', command, '--deployment-name', deploymentName, ...more);
 
 /** Value of the API's `RoutingConfigUpdateState`. */
 const IN_PROGRESS = 1;
@@ -118,7 +129,7 @@ test('an upgrade and its rollback lose none of 100 follow-ups, although the vers
   await startVersion(OLD);
   await makeCurrent(OLD);
   const before = await start(40);
-  await startVersion(NEW, await bundleOfNewVersion());
+  await startVersion(NEW, { bundlePath: await bundleOfNewVersion() });
   await makeCurrent(NEW);
   const between = await start(30);
   await makeCurrent(OLD);
@@ -134,4 +145,47 @@ test('an upgrade and its rollback lose none of 100 follow-ups, although the vers
   expect(await Promise.all(before.map(({ workflowId }) => buildOf(workflowId)))).toEqual(before.map(() => OLD));
   expect(await Promise.all(between.map(({ workflowId }) => buildOf(workflowId)))).toEqual(between.map(() => NEW));
   expect(await Promise.all(after.map(({ workflowId }) => buildOf(workflowId)))).toEqual(after.map(() => OLD));
+});
+
+test('webhooks outlive the version that started them: one that is tried, and one that failed and is sent again', async () => {
+  const responses: Record<string, number> = { '/down': 503, '/gone': 410 };
+  const { received, url, close } = await startWebhookReceiver(({ path }) => responses[path] ?? 204);
+  onTestFinished(close);
+  const secrets = [newWebhookSecret()];
+  const targets = { down: { url: url('/down'), secrets }, gone: { url: url('/gone'), secrets } };
+  const env = { FOLLOW_UP_WEBHOOKS: JSON.stringify(targets) };
+  const [retired, current] = ['2.0.0', '2.1.0'];
+  const followUps = new FollowUpClient({ client, taskQueue });
+  const worker = await startVersion(retired, { env });
+  await makeCurrent(retired);
+  const job = { projectId: `${taskQueue}-webhooks`, jobId: 'job' };
+  simulator.addJob(job);
+  const followUp = await followUps.start({ ...job, prompt: 'x', notify: ['down', 'gone'], ...FAST });
+  await followUp.result();
+  const idOf = (path: string) =>
+    eventually(`${path} is tried`, () => received.find((webhook) => webhook.path === path)?.id);
+  const [down, gone] = [
+    webhookWorkflowId({ target: 'down', id: await idOf('/down') }),
+    webhookWorkflowId({ target: 'gone', id: await idOf('/gone') }),
+  ];
+  const failed = await eventually('doctor names the webhook that failed', async () => {
+    const { troubles } = await followUps.health();
+    return troubles.find(({ workflowId }) => workflowId === gone);
+  });
+  await startVersion(current, { env });
+  await makeCurrent(current);
+  await worker.shutdown();
+
+  const accepts = (path: string, workflowId: string) =>
+    eventually(`${path} accepts it`, async () => {
+      expect(received.filter((webhook) => webhook.path === path).map(({ response }) => response)).toContain(204);
+      return (await client.workflow.getHandle(workflowId).describe()).status.name === 'COMPLETED';
+    });
+  delete responses['/down'];
+  await accepts('/down', down);
+  delete responses['/gone'];
+  expect(failed.fix).toMatch(/^temporal workflow reset /);
+  await temporal(...failed.fix.split(' ').slice(1));
+  await accepts('/gone', gone);
+  expect([await buildOf(down), await buildOf(gone)]).toEqual([current, current]);
 });
