@@ -51,6 +51,20 @@ export function judgeQueue({ taskQueue, type, pollers, setCurrent }: Health['tas
   return checked('workers', 'error', `no worker polls ${subject}`, { subject, why, fix: 'follow-up worker' });
 }
 
+/**
+ * From 1.31.0 to 1.31.2, a server reports a changed version to each inline task:
+ * https://github.com/temporalio/temporal/issues/10217.
+ */
+export function judgeVersioning({ serverVersion, taskQueues }: Pick<Health, 'serverVersion' | 'taskQueues'>): Check[] {
+  const [major = 0, minor = 0] = serverVersion.split('.').map(Number);
+  const isUsed = taskQueues.some(({ pollers }) => pollers.some(({ isVersioned }) => isVersioned));
+  if (!isUsed || major > 1 || minor >= 32) return [];
+  const why = 'budgets may continue as new all the time, or stay on a version that is retired';
+  const fix = 'upgrade the server, or unset TEMPORAL_DEPLOYMENT_NAME and TEMPORAL_WORKER_BUILD_ID in the workers';
+  const message = `Worker Versioning needs server 1.32 or newer; this one is ${serverVersion}`;
+  return [checked('workers', 'warning', message, { why, fix })];
+}
+
 export type WorkerIdentity = NonNullable<ReturnType<typeof readWorkerIdentity>>;
 
 export function workersOf({ taskQueues }: Health): WorkerIdentity[] {

@@ -19,6 +19,7 @@ import {
   judgeFollowUp,
   judgeQueue,
   judgeRetention,
+  judgeVersioning,
   type WorkerIdentity,
   workersOf,
 } from './doctor-verdicts.js';
@@ -142,7 +143,7 @@ async function examineTemporal(session: TemporalSession): Promise<Examined> {
     const attributes = health.hasSearchAttributes
       ? checked('search attributes', 'ok', 'all are registered')
       : checked('search attributes', 'error', 'not all are registered', lack);
-    const namespaces = [judgeRetention(session.config, health.retentionMs), attributes];
+    const namespaces = [judgeRetention(session.config, health.retentionMs), attributes, ...judgeVersioning(health)];
     const { checks, projects } = await examineWork(session, health, hasWorkers);
     return {
       checks: [checked('Temporal', 'ok', message), ...namespaces, ...workers, ...checks],

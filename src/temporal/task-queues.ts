@@ -17,6 +17,8 @@ export interface Poller {
   identity: string;
   /** Start of its last poll by the server's clock, in epoch milliseconds; a poll waits up to 1 min. */
   polledAtMs?: number;
+  /** Set if it has a version, with Temporal's Worker Versioning. */
+  isVersioned?: true;
 }
 
 export interface TaskQueueState {
@@ -44,12 +46,14 @@ export async function readTaskQueue(
   const request = { namespace, taskQueue: { name }, taskQueueType: QUEUE_TYPE[type] };
   // eslint-disable-next-line @typescript-eslint/no-unsafe-enum-assignment -- the enum is in a package of the SDK's own
   const { pollers, versioningInfo } = await connection.workflowService.describeTaskQueue(request);
-  const found = pollers.map(({ identity, lastAccessTime, deploymentOptions }) => ({
-    poller: { identity: identity ?? '', ...(lastAccessTime && { polledAtMs: timestampMs(lastAccessTime) }) },
-    version: Number(deploymentOptions?.workerVersioningMode) === VERSIONED ? deploymentOptions : undefined,
-  }));
+  const found = pollers.map(({ identity, lastAccessTime, deploymentOptions: version }) => {
+    const isVersioned = Number(version?.workerVersioningMode) === VERSIONED;
+    const polledAt = lastAccessTime && { polledAtMs: timestampMs(lastAccessTime) };
+    return { poller: { identity: identity ?? '', ...polledAt, ...(isVersioned && { isVersioned }) }, version };
+  });
   const live = found.filter(({ poller }) => stillPolls(poller));
-  const hasCurrent = versioningInfo?.currentDeploymentVersion?.buildId || live.some(({ version }) => !version);
+  const hasCurrent =
+    versioningInfo?.currentDeploymentVersion?.buildId || live.some(({ poller }) => !poller.isVersioned);
   const { deploymentName, buildId } = live[0]?.version ?? {};
   return {
     pollers: found.map(({ poller }) => poller),

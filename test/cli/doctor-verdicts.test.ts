@@ -5,6 +5,7 @@ import {
   judgeBatch,
   judgeBudget,
   judgeRetention,
+  judgeVersioning,
 } from '../../src/cli/doctor-verdicts.js';
 import type { BatchStatus, BudgetStatus } from '../../src/contract/index.js';
 
@@ -118,3 +119,19 @@ test('workers that use different services are an error, and different bounds a w
     ['warning', expect.stringMatching(/^FOLLOW_UP_PROJECTS, .* differs: 1@one, 1@two \| 1@three$/)],
   ]);
 });
+
+test.each([
+  ['1.31.2', true, 1],
+  ['1.32.0', true, 0],
+  ['2.0.0', true, 0],
+  ['1.29.1', undefined, 0],
+])(
+  'on server %s, with versioned workers: %s, the doctor warns %i times of Worker Versioning',
+  (serverVersion, isVersioned, count) => {
+    const poller = { identity: 'w', ...(isVersioned && { isVersioned }) };
+    const taskQueues = [{ taskQueue: 'follow-ups', type: 'workflow' as const, pollers: [poller] }];
+    const checks = judgeVersioning({ serverVersion, taskQueues });
+    const message = text('needs server 1.32 or newer; this one is 1.31.2');
+    expect(checks).toMatchObject(Array.from({ length: count }, () => ({ status: 'warning', message })));
+  },
+);

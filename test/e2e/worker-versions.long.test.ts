@@ -168,6 +168,8 @@ test('webhooks outlive the version that started them: one that is tried, and one
     webhookWorkflowId({ target: 'down', id: await idOf('/down') }),
     webhookWorkflowId({ target: 'gone', id: await idOf('/gone') }),
   ];
+  const { taskQueues } = await followUps.health();
+  expect(taskQueues.every(({ pollers }) => pollers.some(({ isVersioned }) => isVersioned))).toBe(true);
   const failed = await eventually('doctor names the webhook that failed', async () => {
     const { troubles } = await followUps.health();
     return troubles.find(({ workflowId }) => workflowId === gone);
