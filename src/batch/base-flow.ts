@@ -1,4 +1,6 @@
-export interface FlowPort {
+import type { PatchPort } from '../common/index.js';
+
+export interface FlowPort extends PatchPort {
   nowMs(): number;
   condition(isOver: () => boolean): Promise<unknown>;
   /** Calls {@link Flow.wake} at that time or shortly after. */

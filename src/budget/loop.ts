@@ -1,3 +1,4 @@
+import { type PatchPort, wasResetAfter } from '../common/index.js';
 import type { Ask, AskReply, FollowUpReport } from '../protocol/index.js';
 import type { Budget, FollowUpSignal } from './budget.js';
 import { assumeFull, type ListedFollowUp } from './counting.js';
@@ -15,9 +16,10 @@ export interface RecentSends {
 }
 
 /** What a budget needs from its environment: a Temporal workflow or the simulation. No call rejects. */
-export interface BudgetPort {
+export interface BudgetPort extends PatchPort {
   /** This run or, after resets, the first of the runs that it replaces. */
   readonly originalRunId: string;
+  readonly runId: string;
   readonly isContinued: boolean;
   nowMs(): number;
   /** Resolves with `true` when `isOver()`, or with `false` after `ms`. */
@@ -28,8 +30,6 @@ export interface BudgetPort {
   signal(signal: FollowUpSignal): Promise<boolean>;
   /** Lists follow-ups that may have sent. Repeats until there is a result. */
   listRecentSends(query: { sinceMs: number }): Promise<RecentSends>;
-  /** Whether a reset started this run after the run `runId` counted. Replays return the original result. */
-  wasResetAfter(runId: string): boolean;
   /** Whether the next run should begin: this one has many events, or belongs to an old version of the worker. */
   isNextRunDue(): boolean;
   /** Whether the next run must begin, even while this one counts. */
@@ -110,7 +110,7 @@ export class BudgetLoop {
 
   /** Counts again after a reset: the grants since the reset point are forgotten. */
   #noteReset(): void {
-    if (this.#isResetNoted || !this.port.wasResetAfter(this.#countedIn)) return;
+    if (this.#isResetNoted || !wasResetAfter(this.port, this.#countedIn)) return;
     this.#isResetNoted = true;
     this.budget.state.isCounting = true;
     this.budget.state.rememberedSinceMs = this.port.nowMs();

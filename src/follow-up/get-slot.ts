@@ -1,4 +1,4 @@
-import { defined, hash64, iso } from '../common/index.js';
+import { defined, hash64, iso, wasResetAfter } from '../common/index.js';
 import { type AgentJob, FailureType } from '../contract/index.js';
 import { type AskReply, type EarlierSend, type Full, type Granted, toReason, type Waiting } from '../protocol/index.js';
 import { standingOf } from './display.js';
@@ -181,7 +181,7 @@ export class SlotWait {
       // The run before a reset may have reported its end, and its place in line is then lost.
       const { runId } = reply;
       const isOver = () =>
-        this.#signalledReply !== undefined || waits.isCancelled || this.#isWoken || port.wasResetAfter(runId);
+        this.#signalledReply !== undefined || waits.isCancelled || this.#isWoken || wasResetAfter(port, runId);
       await port.condition(isOver, Math.max(1, waitMs));
       const signalled = this.#takeSignalledReply();
       if (!signalled || waits.isCancelled) return 'ask-again';

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import type { PatchPort } from '../common/index.js';
 import {
   type AgentJob,
   agentJobSchema,
@@ -20,7 +21,7 @@ import {
 import type { WatchRequest, WatchResult } from './judge.js';
 
 /** What a follow-up needs from its environment: a Temporal workflow or the simulation. No call rejects. */
-export interface FollowUpPort {
+export interface FollowUpPort extends PatchPort {
   /** Start of the workflow's first run, or somewhat earlier, in epoch milliseconds. */
   readonly startedAtMs: number;
   readonly runId: string;
@@ -41,8 +42,6 @@ export interface FollowUpPort {
    * `result` is `undefined` if the ask was stopped or `untilMs` has passed.
    */
   askForSlot(request: SlotRequest, untilMs: number, onTrouble: (trouble: Trouble) => void): Stoppable<SlotResult>;
-  /** Whether a reset started this run after the run `runId` got its reply. Replays return the original result. */
-  wasResetAfter(runId: string): boolean;
   /** Asks the budget whether another run has delivered the message. `undefined`: it does not reply. */
   wasDelivered(messageTag: string): Promise<Delivered | undefined>;
   /** Whether the history of the workflow is so long or large that the server will soon end it. */

@@ -1,4 +1,4 @@
-import { CancellationScope, condition, proxyActivities, sleep } from '@temporalio/workflow';
+import { CancellationScope, condition, patched, proxyActivities, sleep } from '@temporalio/workflow';
 import type { z } from 'zod';
 import type { ItemFinder } from '../activities/find-items.js';
 import type { FlowPort } from '../batch/base-flow.js';
@@ -57,7 +57,7 @@ export function createFlowPort(summary: string, wake: () => void): FlowPort {
     nextAtMs = Infinity;
     wake();
   }
-  return { nowMs: () => Date.now(), condition, wakeAt: (atMs) => void wakeAt(atMs) };
+  return { nowMs: () => Date.now(), patched, condition, wakeAt: (atMs) => void wakeAt(atMs) };
 }
 
 const DEFAULT_LIMIT = 100;

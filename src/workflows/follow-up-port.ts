@@ -6,6 +6,7 @@ import {
   condition,
   isCancellation,
   metricMeter,
+  patched,
   proxyActivities,
   proxyLocalActivities,
   sleep,
@@ -30,7 +31,7 @@ import {
   type Trouble,
 } from '../follow-up/port.js';
 import { createDisplay } from './follow-up-display.js';
-import { isFirstRun, wasResetAfter } from './this-run.js';
+import { isFirstRun } from './this-run.js';
 
 /** Reading the job takes at most 7 s, and a call to the budget 5 s. As a local activity, both cost one event. */
 const localOnce = proxyLocalActivities<Activities>({ startToCloseTimeout: '15s', retry: { maximumAttempts: 1 } });
@@ -88,7 +89,7 @@ export function createPort({ projectId, poll }: FollowUpSettings): FollowUpPort 
       });
       return { ...asking, result };
     },
-    wasResetAfter,
+    patched,
     isHistoryFull: () => workflowInfo().historySize > MAX_BYTES || workflowInfo().historyLength > MAX_EVENTS,
     wasDelivered: (messageTag) => wasDelivered(projectId, messageTag),
     readJob,

@@ -3,6 +3,7 @@ import {
   CancellationScope,
   condition,
   getExternalWorkflowHandle,
+  patched,
   proxyLocalActivities,
   setCurrentDetails,
   setHandler,
@@ -38,7 +39,7 @@ import {
 import { createBudgetMetrics } from './budget-metrics.js';
 import { handleUpdates } from './budget-updates.js';
 import { accept, invalidInput } from './failures.js';
-import { continueAsNew, isContinued, isNextRunDue, wasResetAfter } from './this-run.js';
+import { continueAsNew, isContinued, isNextRunDue } from './this-run.js';
 
 const { listRecentSends } = proxyLocalActivities<Activities>({
   startToCloseTimeout: '20s',
@@ -106,6 +107,7 @@ function createPort(projectId: string, budget: Budget, isAskedToCancel: () => bo
   const recordMetrics = createBudgetMetrics(projectId, budget.state);
   return {
     originalRunId: workflowInfo().originalExecutionRunId,
+    runId: workflowInfo().runId,
     isContinued: isContinued(),
     nowMs: () => Date.now(),
     condition: async (isOver, ms) => {
@@ -117,7 +119,7 @@ function createPort(projectId: string, budget: Budget, isAskedToCancel: () => bo
     signal: signalFollowUp,
     listRecentSends: (query) =>
       listRecentSends.executeWithOptions({ summary: 'list earlier sends' }, [{ projectId, ...query }]),
-    wasResetAfter,
+    patched,
     isNextRunDue,
     mustNextRunBegin: () => workflowInfo().continueAsNewSuggested,
     show: () => {

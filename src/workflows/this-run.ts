@@ -1,4 +1,4 @@
-import { makeContinueAsNewFunc, patched, type Workflow, workflowInfo } from '@temporalio/workflow';
+import { makeContinueAsNewFunc, type Workflow, workflowInfo } from '@temporalio/workflow';
 
 /**
  * Events after which a run continues as new, well below the 4,096 at which the server suggests it. A worker that takes
@@ -33,14 +33,6 @@ export function isContinued(): boolean {
 export function isFirstRun(): boolean {
   const { runId, originalExecutionRunId, attempt } = workflowInfo();
   return runId === originalExecutionRunId && attempt === 1;
-}
-
-/**
- * Whether this run is a reset of the run `runId`. The marker makes replays return the original result. It names the
- * run, because a later reset keeps the marker.
- */
-export function wasResetAfter(runId: string): boolean {
-  return workflowInfo().runId !== runId && patched(`reset-after-${runId}`);
 }
 
 /** Whether this run's worker has a version, with Temporal's Worker Versioning. */

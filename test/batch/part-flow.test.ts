@@ -38,6 +38,7 @@ class TestPart {
     for (const [workflowId, found] of Object.entries(known)) this.known.set(workflowId, found);
     const port: PartPort = {
       nowMs: () => this.nowMs,
+      patched: () => true,
       condition: async (isOver) => {
         while (!isOver()) await new Promise(setImmediate);
       },

@@ -29,7 +29,11 @@ class FakePort implements BudgetPort {
   isNextRunDue = () => this.isLongRun;
   mustNextRunBegin = () => this.isTooLongRun;
   show = () => undefined;
-  wasResetAfter = (runId: string) => this.runs.at(-1) !== runId;
+  patched = () => true;
+
+  get runId(): string {
+    return this.runs.at(-1)!;
+  }
 
   async allAnswered(): Promise<void> {
     await this.condition(() => !this.isAnswering);

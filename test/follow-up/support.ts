@@ -266,8 +266,8 @@ export class Scene implements FollowUpPort {
     return this.script.isHistoryFull ?? false;
   }
 
-  wasResetAfter(runId: string): boolean {
-    return runId !== this.runId;
+  patched(): boolean {
+    return true;
   }
 
   async readJob(): Promise<ReadResult> {

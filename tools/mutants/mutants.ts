@@ -134,7 +134,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     name: 'a budget that was reset does not count what was sent after the point of its reset',
-    edits: [[BUDGET, 'wasResetAfter,', 'wasResetAfter: () => false,']],
+    edits: [[BUDGET, '    patched,', '    patched: () => false,']],
     test: paths('a budget that is reset counts what was sent'),
   },
   {

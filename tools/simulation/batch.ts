@@ -301,5 +301,6 @@ function portOf(run: Run, wake: () => void) {
       wake();
     });
   };
-  return { later, signal, ended, find, wakeAt, nowMs, condition, show: () => undefined };
+  const patched = (id: string) => run.patched(id);
+  return { later, signal, ended, find, wakeAt, patched, nowMs, condition, show: () => undefined };
 }

@@ -54,7 +54,7 @@ export function followUp(settings: Settings): Code {
         };
         return { result: ask(), stop: () => (again ? again.stop() : void (isStopped = true)) };
       },
-      wasResetAfter: (id) => id !== runId && run.patched(id),
+      patched: (id) => run.patched(id),
       isHistoryFull: () => false,
       async wasDelivered(messageTag) {
         const said = await run.activity('wasDelivered', { projectId: 'p', messageTag }, ASK_BRIEFLY).result;
@@ -105,12 +105,12 @@ export interface BudgetOptions {
 /** The shipped budget and its loop, over a port that does what that of its workflow does. */
 export function projectBudget({ settings, capacity, mostEvents, assumeFull = false }: BudgetOptions, log: Log): Code {
   const begin = (run: Run) => {
-    const { server, originalRunId, nowMs, condition } = run;
+    const { server, originalRunId, runId, nowMs, condition } = run;
     const before = run.before as BudgetState | undefined;
     const liveLog = () => (run.isReplaying ? undefined : log);
     const budget = new Budget(structuredClone(before) ?? newState(settings, run.startedAtMs), capacity);
     const loop = new BudgetLoop(budget, {
-      ...{ originalRunId, nowMs, condition, allAnswered: () => Promise.resolve(), show: () => undefined },
+      ...{ originalRunId, runId, nowMs, condition, allAnswered: () => Promise.resolve(), show: () => undefined },
       async signal(message) {
         liveLog()?.noteReply(message.workflowId, message.reply);
         return (await run.call((id) => server.signalFromBudget(run, id, message)).result)?.value !== false;
@@ -119,7 +119,7 @@ export function projectBudget({ settings, capacity, mostEvents, assumeFull = fal
         const listed = await run.activity('listRecentSends', { projectId: 'p', ...query }, LIST).result;
         return listed?.value as RecentSends;
       },
-      wasResetAfter: (runId) => runId !== run.runId && run.patched(runId),
+      patched: (id) => run.patched(id),
       isContinued: before !== undefined,
       isNextRunDue: () => run.isLong(mostEvents),
       mustNextRunBegin: () => run.isLong(4 * mostEvents),
