@@ -143,6 +143,11 @@ describe('docker-compose.yml', () => {
       [/^(AGENT_JOBS_API_KEY|FOLLOW_UP_WEBHOOKS)$/, 'a secret in the environment shows in "docker inspect"'],
       [/^FOLLOW_UP_STATUS_ADDRESS$/, 'the published port leads there'],
     ];
+    // Somebody who sets one of them in .env would wonder why it does nothing.
+    const guide = repositoryText('docs/how-to/containers.md');
+    for (const name of ['AGENT_JOBS_API_KEY', 'FOLLOW_UP_WEBHOOKS', 'FOLLOW_UP_STATUS_ADDRESS'])
+      expect(guide).toMatch(new RegExp(`except three\\.[^\n]*\`${name}\``));
+    expect(guide).toContain('FOLLOW_UP_WEBHOOKS_FILE=/run/keys/webhooks.json');
     for (const name of [...knownSettings].filter((each) => !fixed.some(([names]) => names.test(each)))) {
       expect(workerSettings[name], name).toMatch(new RegExp(`^\\$\\{${name}(:?-.*|:\\?.*)\\}$`));
     }
