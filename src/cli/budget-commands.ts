@@ -12,7 +12,6 @@ import { defined, type Description } from '../common/index.js';
 import {
   type BudgetStatus,
   formatDuration,
-  parseFollowUpWorkflowId,
   type PauseInput,
   type SetLimitInput,
   takeInputSchema,
@@ -20,7 +19,7 @@ import {
 import { describeReason } from '../follow-up/follow-up-details.js';
 import { safeLine } from '../node/terminal-text.js';
 import { type Cli, ExitCode, interruptible, isLive, type Output } from './cli.js';
-import { clock, counted, plain, toLines, toSummary } from './lines.js';
+import { clock, counted, localTime, plain, toLines, toSummary } from './lines.js';
 import { showLive } from './progress-rows.js';
 import { withTemporal } from './session.js';
 
@@ -28,7 +27,7 @@ import { withTemporal } from './session.js';
 export async function showBudgets({ env, output }: Cli): Promise<void> {
   await withTemporal({ env, output }, ({ followUps }) =>
     output.list(followUps.budgets(), {
-      columns: { project: 24, used: 18, waiting: 7, state: 0 },
+      columns: ['project', 'used', 'waiting', 'state'],
       row: ({ projectId, status, statusUnavailable, trouble }) => {
         if (trouble) return [projectId, '-', '-', `${trouble.what}; to fix it: ${trouble.fix}`];
         if (statusUnavailable !== undefined) return [projectId, '?', '?', `does not answer: ${statusUnavailable}`];
@@ -97,11 +96,9 @@ async function watchBudget(output: Output, projectId: string, updates: AsyncIter
 export async function auditBudget({ env, output }: Cli, projectId: string): Promise<void> {
   await withTemporal({ env, output }, async ({ followUps }) =>
     output.list(await followUps.budget(projectId).audit(), {
-      columns: { granted: 24, reported: 24, outcome: 12, send: 4, job: 20, workflow: 0 },
-      row: (send) => {
-        const { workflowId, sendNumber, grantedAt, outcomeAt = '-' } = send;
-        const jobId = parseFollowUpWorkflowId(workflowId)?.jobId ?? '';
-        return [grantedAt, outcomeAt, send.outcome ?? 'in progress', String(sendNumber), jobId, workflowId];
+      columns: ['granted', 'reported', 'outcome', 'send', 'workflow'],
+      row: ({ workflowId, sendNumber, grantedAt, outcomeAt, outcome = 'in progress' }) => {
+        return [localTime(grantedAt), outcomeAt ? localTime(outcomeAt) : '-', outcome, String(sendNumber), workflowId];
       },
       none: `project ${projectId} has sent nothing`,
     }),

@@ -3,6 +3,7 @@ import type { Readable, Writable } from 'node:stream';
 import { type Environment, processEnvironment } from '../config/settings-reader.js';
 import { plainText, safeJson, safeLine } from '../node/terminal-text.js';
 import { maskSecrets } from '../secrets/secrets.js';
+import { fold, tableOf } from './lines.js';
 
 export const ExitCode = {
   /** The agent job was completed or archived, or the command succeeded. */
@@ -95,7 +96,7 @@ function commandName(): string {
 }
 
 interface ListView<T> {
-  columns: Record<string, number>;
+  columns: readonly string[];
   row: (item: T) => readonly string[];
   none: string;
   /** @default the item itself */
@@ -105,7 +106,7 @@ interface ListView<T> {
 /**
  * The output of a command: data to stdout, as text or, with `--json`, as JSON; everything else to stderr. Removes
  * control characters and masks secrets. Commands in texts, such as `follow-up doctor`, are written as the command line
- * was called; JSON is unchanged.
+ * was called, and lines are folded to the width of a terminal; JSON is unchanged.
  */
 export class Output {
   readonly stdout: OutputStream;
@@ -131,7 +132,7 @@ export class Output {
    * @param mask hides secrets. The simulator's key is public, and shown even if the settings hold it
    */
   data(value: unknown, text: string, mask = maskSecrets): void {
-    this.stdout.write(`${mask(this.json ? safeJson(value) : plainText(this.hint(text)))}\n`);
+    this.stdout.write(`${this.json ? mask(safeJson(value)) : this.#lines(text, this.stdout, mask)}\n`);
   }
 
   /** Writes a list: a table, or with `--json` one document per item. */
@@ -139,23 +140,24 @@ export class Output {
     items: AsyncIterable<T> | Iterable<T>,
     { columns, row, none, document = (item) => item }: ListView<T>,
   ): Promise<void> {
-    const widths = Object.values(columns);
-    const line = (cells: readonly string[]) =>
-      cells.map((cell, at) => safeLine(cell).padEnd(widths[at] ?? 0)).join('  ');
-    let isEmpty = true;
+    const rows = [columns];
     for await (const item of items) {
-      if (isEmpty && !this.json) this.data(undefined, line(Object.keys(columns)).trimEnd());
-      this.data(document(item), line(row(item)).trimEnd());
-      isEmpty = false;
+      rows.push(row(item).map(safeLine));
+      if (this.json) this.data(document(item), '');
     }
-    if (isEmpty) this.note(none);
+    if (rows.length === 1) this.note(none);
+    else if (!this.json) this.data(undefined, tableOf(rows, this.stdout.columns).join('\n'));
   }
 
   /** Writes a line to stderr: progress, a hint or a warning. */
   note(text: string): void {
     this.frame?.erase();
-    this.stderr.write(`${maskSecrets(plainText(this.hint(text)))}\n`);
+    this.stderr.write(`${this.#lines(text, this.stderr, maskSecrets)}\n`);
     this.frame?.draw();
+  }
+
+  #lines(text: string, { columns }: OutputStream, mask: typeof maskSecrets): string {
+    return fold(mask(plainText(this.hint(text))), columns);
   }
 
   /** Writes the commands in a text as the command line was called. */

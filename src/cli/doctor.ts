@@ -63,8 +63,9 @@ export async function runDoctor({ env, output }: Cli, options: { project?: strin
 
 /** Describes a check: one line, plus a line each for its start, its importance, and the fix. */
 function describe({ name, status, message, since, why, fix }: Check): string {
-  const more = [since && `since ${clock(since)}`, why, fix && `-> ${fix}`].filter((line) => line !== undefined);
+  const more = [since && `since ${clock(since)}`, why].filter((line) => line !== undefined);
   const lines = more.map((line) => `${' '.repeat(28)}${safeLine(line)}`);
+  if (fix !== undefined) lines.push(`  -> ${safeLine(fix)}`);
   return [`${status.padEnd(7)}  ${name.padEnd(17)}  ${safeLine(message)}`, ...lines].join('\n');
 }
 
@@ -154,7 +155,7 @@ async function examineTemporal(session: TemporalSession): Promise<Examined> {
     const why = 'nothing can be started, sent or shown; running follow-ups continue when this is fixed';
     const fix = text.includes('no namespace')
       ? `temporal operator namespace create --namespace ${namespace} --retention 72h, or check TEMPORAL_NAMESPACE`
-      : 'check TEMPORAL_ADDRESS, TLS settings and credentials; follow-up dev starts a server on this machine';
+      : 'check TEMPORAL_ADDRESS, TLS settings and credentials, or start a server on this machine: follow-up dev';
     const checks = [checked('Temporal', 'error', `${text}${proxies}`, { why, fix })];
     return { checks, ...NOTHING, isUnreachable: error instanceof TemporalUnreachableError };
   }

@@ -157,7 +157,7 @@ export async function listFollowUps(
 ): Promise<void> {
   await withTemporal({ env, output }, ({ followUps }) =>
     output.list(followUps.list(filter), {
-      columns: { started: 26, state: 18, job: 9, workflow: 0, 'pull request': 0 },
+      columns: ['started', 'state', 'job', 'workflow', 'pull request'],
       row: cellsOf,
       none: 'no follow-ups found; a new one may take a second to be listed',
     }),

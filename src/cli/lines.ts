@@ -9,6 +9,51 @@ export function rowsOf(rows: readonly Row[]): string[] {
   return shown.map(([name, text]) => `${name.padEnd(width)}${text}`);
 }
 
+/**
+ * Aligns rows of cells, the first of which are the columns' names. From the first column that does not fit beside the
+ * others on, each cell stands on a line of its own, so that nothing is cut.
+ *
+ * @param width in characters; default: no limit
+ */
+export function tableOf(rows: readonly (readonly string[])[], width = Infinity): string[] {
+  const widths: number[] = [];
+  for (const cells of rows) cells.forEach((cell, at) => (widths[at] = Math.max(widths[at] ?? 0, cell.length)));
+  const fits = (count: number) => widths.slice(0, count).reduce((sum, each) => sum + each + 2, -2) <= width;
+  let beside = 1;
+  while (beside < widths.length && fits(beside + 1)) beside += 1;
+  return rows.flatMap((cells) => {
+    const aligned = cells.slice(0, beside).map((cell, at) => cell.padEnd(widths[at] ?? 0));
+    const others = cells.slice(beside).filter(Boolean);
+    return [aligned.join('  ').trimEnd(), ...others.map((cell) => `  ${cell}`)];
+  });
+}
+
+/** A word, or a command up to punctuation, with the spaces before it. */
+const UNIT = / *(?:(?:-> |["(])?(?:[A-Z_]+=\S+ )*(?:npx )?(?:follow-up|temporal) (?:\S*[^\s,;:)"] )*\S+|\S+)/g;
+
+/**
+ * Breaks long lines between words, and continues them below the text of their last column. A command is never broken:
+ * one that does not fit begins a line.
+ *
+ * @param width in characters; default: no limit
+ */
+export function fold(text: string, width = Infinity): string {
+  const foldLine = (line: string): string => {
+    const column = line.lastIndexOf('  ') + 2;
+    const indent = ' '.repeat(column <= width / 2 ? Math.max(2, column) : 2);
+    let usedWidth = 0;
+    return line.replace(UNIT, (unit) => {
+      const isFirst = usedWidth === 0;
+      usedWidth += unit.length;
+      if (isFirst || usedWidth <= width) return unit;
+      const text = indent + unit.trimStart();
+      usedWidth = text.length;
+      return `\n${text}`;
+    });
+  };
+  return text.split('\n').map(foldLine).join('\n');
+}
+
 /** Converts a text of a description to one line, without the marks of Markdown. */
 export function plain(text: string): string {
   return safeLine(text.replace(/`([^`]*)`|<(https?:[^>]*)>/g, '$1$2'));

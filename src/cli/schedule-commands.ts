@@ -48,7 +48,7 @@ async function readBatch({ io }: Cli, file: string, { allowDuplicates }: CreateO
 export async function listSchedules(cli: Cli): Promise<void> {
   await withTemporal(cli, async ({ followUps: { schedules } }) =>
     cli.output.list(schedules.list(), {
-      columns: { schedule: 20, next: 34, fires: 0, note: 0 },
+      columns: ['schedule', 'next', 'fires', 'note'],
       row: (schedule) => {
         const next = schedule.paused ? 'paused' : (nextTimes(schedule)[0] ?? 'never');
         return [schedule.name, next, timesText(schedule), schedule.note ?? ''];

@@ -77,8 +77,8 @@ test('a send is shown and audited; a terminated budget accepts no commands until
   const workflowId = `follow-up/${projectId}/job-1/k`;
   expect((await ask('audit', projectId)).documents).toMatchObject([{ workflowId, sendNumber: 1, outcome: 'sent' }]);
   const [header, row] = (await budget('audit', projectId)).stdout.split('\n');
-  expect(header).toMatch(/^granted +reported +outcome +send +job +workflow$/);
-  expect(row).toMatch(/^\S+Z {2}\S+Z {2}sent +1 +job-1 +follow-up\//);
+  expect(header).toMatch(/^granted +reported +outcome +send +workflow$/);
+  expect(timeless(row ?? '')).toMatch(/^TIME {2}TIME {2}sent +1 +follow-up\//);
   expect(await budget('restore', projectId)).toMatchObject(refused('BudgetRunning'));
 
   await terminate(projectId);
