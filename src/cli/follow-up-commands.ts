@@ -83,7 +83,10 @@ export function progressRow(followUp: FollowUpHandle, signal: AbortSignal): Prog
   return {
     label: followUp.workflowId.split('/').slice(1, 3).join('/'),
     work: async (report) => {
-      for await (const update of followUp.watch({ signal })) report(summariseUpdate(update));
+      for await (const update of followUp.watch({ signal })) {
+        // The end is shown by its result or its error.
+        if (!isEndState(update.progress?.state ?? '')) report(summariseUpdate(update));
+      }
       return followUp.result({ signal });
     },
     summarise: ({ status, prLink }) => `job ${status}, ${prLink ?? 'no pull request'}`,
@@ -106,14 +109,13 @@ export async function showStatus({ env, output }: Cli, workflowId: string): Prom
     }
     const trouble = await followUp.trouble();
     const hasNoWorker = trouble?.kind === 'unattended';
-    if (hasNoWorker) output.note(`the follow-up ${trouble.what}; run follow-up doctor`);
     // Without a worker, the query would only wait for its deadline.
     const update = hasNoWorker ? { summary: found, progressUnavailable: `it ${trouble.what}` } : await followUp.look();
     const { summary, ...live } = update;
     const isSent = live.progress?.sentAt !== undefined;
     const ofBudget = isSent ? undefined : await followUps.budget(summary.projectId).trouble();
     const troubles = [trouble, ofBudget].filter((found) => found !== undefined);
-    const description = describeUpdate(update);
+    const description = describeUpdate(trouble ? { ...update, progressUnavailable: 'see below' } : update);
     // The way out of a trouble comes first.
     const nextSteps = troubles.length === 0 ? description.nextSteps : [];
     const lines = [...toLines({ ...description, nextSteps }), ...troubles.map(formatTrouble)];

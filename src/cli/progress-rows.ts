@@ -1,7 +1,7 @@
 import { messageOf } from '../common/index.js';
 import { plainText, safeLine } from '../node/terminal-text.js';
 import { maskSecrets } from '../secrets/secrets.js';
-import { isLive, type Output } from './cli.js';
+import { InterruptedError, isLive, type Output } from './cli.js';
 
 export interface ProgressText {
   /** State, place in the queue, job status, last error: a change deserves a new line. */
@@ -13,7 +13,7 @@ export interface ProgressText {
 export interface ProgressRow<T> {
   label: string;
   work: (report: (progress: ProgressText) => void) => Promise<T>;
-  /** The row's last line. A failed row shows its error. */
+  /** The row's last line. A failed row shows its error, but only on a live display: the caller reports it. */
   summarise: (result: T) => string;
   /** Whether a result is a failure. @default no result is */
   isFailure?: (result: T) => boolean;
@@ -47,7 +47,7 @@ export async function showProgress<T>(
       say(summarise(result), '', isFailure?.(result) ? '✖' : '✔');
       return result;
     } catch (error) {
-      say(messageOf(error), '', '✖');
+      if (draw) say(messageOf(error), '', error instanceof InterruptedError ? '-' : '✖');
       throw error;
     }
   };

@@ -22,8 +22,12 @@ test.concurrent.each<[job: string, exitCode: number, messages: number, document:
   async (job, exitCode, messages, document) => {
     const sent = await ask(...sendOf(job, 'k'));
     expect(sent).toMatchObject({ exitCode, documents: [document] });
-    if ('error' in document) expect(sent.stderr).toContain(`error: ${sent.document.error.type}: `);
-    else expect(sent.document).toMatchObject({ workflowId: idOf(job, 'k'), alreadyStarted: false });
+    if ('error' in document) {
+      const { type, message } = sent.document.error;
+      expect(sent.stderr).toContain(`error: ${type}: ${message}`);
+      expect(sent.stderr.split(message)).toHaveLength(2);
+      expect(sent.stderr).not.toContain('not-sent');
+    } else expect(sent.document).toMatchObject({ workflowId: idOf(job, 'k'), alreadyStarted: false });
     expect(delivered(job)).toBe(messages);
   },
 );
@@ -117,8 +121,11 @@ test('send and status say at once that no worker polls the task queue, and statu
   waiting.kill('SIGINT');
   expect(await waiting.ended).toMatchObject({ exitCode: 130, stderr: expect.stringContaining('follow-up status') });
   const status = await askCli(['status', idOf('job-7', 'alone')], { env });
-  expect(status).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('run follow-up doctor') });
+  expect(status).toMatchObject({ exitCode: 1, stderr: '' });
   expect(status.document).toMatchObject({ progressUnavailable: expect.stringContaining('has no worker') });
+  const { stdout } = await runCli(['status', idOf('job-7', 'alone')], { env });
+  expect(stdout).toMatch(/^progress unavailable: see below\n\S+ has no worker: .*\n {2}-> start a worker: .*\n/);
+  expect(stdout.match(/no worker/g)).toHaveLength(2);
   await rig.stack.client.workflow.getHandle(idOf('job-7', 'alone')).terminate();
   expect((await run('status', idOf('job-7', 'alone'))).stdout).toMatch(
     /^terminated\nmessage +possibly delivered\nwhy +Terminated: .*\nended .*\n$/,
