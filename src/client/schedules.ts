@@ -31,6 +31,10 @@ const MAX_INPUT_BYTES = 262_144;
 const CRON = /^(@(hourly|daily|midnight|weekly|monthly|yearly|annually)|[A-Za-z0-9*,/-]+( +[A-Za-z0-9*,/-]+){4})$/;
 const CRON_RULE = 'must be minute, hour, day of month, month and day of week, such as "0 2 * * MON-FRI", or "@daily"';
 
+/** Days of the week without a range into Sunday: Temporal refuses one to SUN, and drops the Sunday of 1-7. */
+const DAYS = /^(?!.*[ ,](\w+-sun[a-z]*(\/\d+)?|(1|mon[a-z]*)(-7(\/1)?|\/1))(,\S*)?$)/i;
+const DAYS_RULE = 'day of week: a range cannot end with Sunday, the first day; write *, or a list such as SAT,SUN';
+
 const secondsSchema = (min: string) =>
   durationSchema(min, '365d').refine((ms) => ms % 1_000 === 0, 'must be whole seconds');
 
@@ -52,7 +56,7 @@ const createSchema = z
       'must be at most 90 characters, because each firing appends its time, and a retry its number',
     ),
     /** When to fire: 5 fields, or `@daily` and similar. Day of month and day of week must both match. */
-    cron: z.string().trim().regex(CRON, CRON_RULE).optional(),
+    cron: z.string().trim().regex(CRON, CRON_RULE).regex(DAYS, DAYS_RULE).optional(),
     /** Or the interval, counted from 1970-01-01T00:00:00Z: 1 s to 365 d, whole seconds. */
     every: secondsSchema('1s').optional(),
     /** With `every`: delay after the start of each interval. @default 0 */
@@ -71,7 +75,7 @@ const createSchema = z
     /** The batch of each firing, at most 256 KiB of JSON. */
     input: z.unknown(),
   })
-  .refine(({ cron, every }) => (cron ?? every) !== undefined, { path: ['cron'], error: 'cron or every is required' })
+  .refine(({ cron, every }) => (cron ?? every) !== undefined, { path: ['cron'], error: 'is required, or every' })
   .refine(({ cron, every }) => cron === undefined || every === undefined, { path: ['every'], error: 'excludes cron' })
   .refine(({ every = 0, offset }) => !offset || offset < every, {
     path: ['offset'],

@@ -73,6 +73,30 @@ describe('a client without a server', () => {
   });
 });
 
+test.each(['MON-SUN', '1-7', 'mon-7', '1-7,3', '3,1/1', 'SAT-SUN', 'FRI-Sunday/2', '1-7/1'])(
+  'a cron with %s as its days of the week is refused, because Temporal would refuse it or leave out the Sunday',
+  async (days) => {
+    const message = expect.stringMatching(/^day of week: .* SAT,SUN \(given "0 2 /);
+    await expect(create('into-sunday', { cron: `0 2 1-7 * ${days}` })).rejects.toMatchObject({
+      issues: [{ field: 'cron', message }],
+    });
+  },
+);
+
+test.each([
+  ['*', '0123456'],
+  ['0-7', '0123456'],
+  ['SUN-SAT', '0123456'],
+  ['5-7', '056'],
+  ['1-6,7', '0123456'],
+  ['SAT,SUN', '06'],
+  ['1-7/2', '0135'],
+  ['7', '0'],
+])('a cron with %s as its days of the week fires on the days %s', async (cronDays, days) => {
+  const { nextFirings } = await schedules.describe(await create('weekdays', { cron: `0 2 * * ${cronDays}` }));
+  expect([...new Set(nextFirings.map((at) => new Date(at).getUTCDay()))].sort().join('')).toBe(days);
+});
+
 test.each([
   ['cron', { cron: '61 2 * * *' }, /minute.*61 2/i],
   ['timeZone', { cron: '0 4 * * *', timeZone: 'Us/Pacific' }, /time zone.*given "Us\/Pacific"/i],
