@@ -8,9 +8,8 @@ import {
   loadClientConfig,
   type TemporalConfig,
 } from '../config/index.js';
-import { safeLine } from '../node/terminal-text.js';
 import { dataConverterPlugin, loadDataConverter } from '../temporal/data-converter.js';
-import { callRetries, WITHOUT_PROXY } from '../temporal/grpc.js';
+import { callRetries, cleanDetails, WITHOUT_PROXY } from '../temporal/grpc.js';
 import { InterruptedError, type Output } from './cli.js';
 
 export interface TemporalSession {
@@ -79,7 +78,7 @@ function sayWhenRefused(config: TemporalConfig, output: Pick<Output, 'note'>): I
 }
 
 function describeAbsence(address: string, details: string): string {
-  if (!details.includes('ECONNREFUSED')) return `no response from ${address} (${safeLine(details)}); still trying`;
+  if (!details.includes('ECONNREFUSED')) return `no response from ${address} (${cleanDetails(details)}); still trying`;
   const isLocal = isLoopbackHost(address.replace(/:\d+$/, ''));
   return `nothing listens at ${address}; ${isLocal ? 'follow-up dev starts a server' : 'check TEMPORAL_ADDRESS'}`;
 }

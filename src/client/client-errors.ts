@@ -105,6 +105,8 @@ const refusedRequests = {
   FollowUpNotFound: (id: string) =>
     `no follow-up has the id ${id}; run "follow-up list" to see those that Temporal still keeps`,
   FollowUpEnded: (id: string) => `${id} has already ended; you can still read its result`,
+  TooManySignals: (id: string) =>
+    `${id} accepts no more signals: its run has had as many as Temporal allows; it continues without them`,
   ResolveRejected: (_id: string, why: string) => why,
   BatchNotFound: (id: string) => `no batch has the id ${id}, or Temporal no longer keeps it`,
   BatchInputDiffers: (id: string) =>
@@ -135,6 +137,7 @@ export type RefusedRequest = keyof typeof refusedRequests;
 
 /** Refusals that the caller's input does not cause. */
 const NOT_BY_INPUT: readonly RefusedRequest[] = [
+  'TooManySignals',
   'BudgetStopped',
   'BudgetPaused',
   'BudgetUpdateRejected',
@@ -158,7 +161,7 @@ export class RefusedError extends FollowUpClientError {
   ) {
     super(refusedRequests[type](id, why), options);
     this.exitCode = NOT_BY_INPUT.includes(type) ? 1 : 2;
-    if (/^(FollowUp|Resolve)/.test(type)) this.workflowId = id;
+    if (/^(FollowUp|Resolve|TooMany)/.test(type)) this.workflowId = id;
     if (/^(Batch|Nothing)/.test(type)) this.workflowId = followUpBatchWorkflowId({ batchId: id });
     if (type.startsWith('Budget')) this.workflowId = projectBudgetWorkflowId(id);
   }

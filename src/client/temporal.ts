@@ -51,13 +51,14 @@ export function toClientError(client: Client, error: unknown, { workflowId, miss
   switch (grpcStatusOf(error)) {
     case GrpcStatus.UNAVAILABLE:
     case GrpcStatus.RESOURCE_EXHAUSTED:
+    case GrpcStatus.UNAUTHENTICATED:
+    case GrpcStatus.PERMISSION_DENIED:
       return unreachable(describeGrpcError(error));
     case GrpcStatus.DEADLINE_EXCEEDED:
       return unreachable('no response in time');
-    case GrpcStatus.UNAUTHENTICATED:
-    case GrpcStatus.PERMISSION_DENIED:
-      return unreachable(`it refuses access: ${describeGrpcError(error)}`);
     case GrpcStatus.INVALID_ARGUMENT:
+      if (workflowId && /limit for signal/i.test(describeGrpcError(error)))
+        return new RefusedError('TooManySignals', workflowId, options);
       return /search attribute|FollowUp\w+ is not/i.test(describeGrpcError(error))
         ? new RefusedError('SearchAttributesMissing', client.options.namespace, options)
         : error;

@@ -54,15 +54,32 @@ export function isBadHeader(error: unknown): boolean {
   return withCauses(error).some(({ message }) => BAD_HEADER.test(message));
 }
 
-/** Describes a failed call to Temporal, without secrets, on one line of at most 300 characters. */
+/** Describes a failed call to Temporal, without secrets, on one line of at most about 300 characters. */
 export function describeGrpcError(error: unknown): string {
   if (isBadHeader(error)) return 'the API key or another header has characters that cannot be sent';
-  const text = grpcErrorIn(error)?.details ?? messageOf(error);
-  return maskSecrets(text)
+  const refusal = isAccessRefused(error) ? 'it refuses access: ' : '';
+  return refusal + cleanDetails(grpcErrorIn(error)?.details ?? messageOf(error));
+}
+
+/** OpenSSL's own messages are addresses and source lines: `80DC:error:0A00010B:SSL routines:f:reason:../record.c:350:`. */
+const OPENSSL_ERROR = /\w+:error:\w+:[^:]*:[^:]*:([^:]*):[^:]*:\d+:?/;
+const NO_TLS = 'it does not speak TLS; check TEMPORAL_TLS, and TEMPORAL_API_KEY, which turns TLS on';
+
+/** Cleans the details of a gRPC status, as {@link describeGrpcError} does. */
+export function cleanDetails(details: string): string {
+  return maskSecrets(details)
     .replace(/\s+/g, ' ')
-    .replace(/\. Resolution note: $/, '')
+    .replace(/^No connection established\. Last error: (?:Error: )?/, '')
+    .replace(OPENSSL_ERROR, (_all, reason) => (reason === 'wrong version number' ? NO_TLS : `TLS failed: ${reason}`))
+    .replace(/\.? Resolution note: ?$/, '')
     .trim()
     .slice(0, 300);
+}
+
+/** Whether the server refuses the credentials, or what they ask for. */
+export function isAccessRefused(error: unknown): boolean {
+  const status = grpcStatusOf(error);
+  return status === GrpcStatus.PERMISSION_DENIED || status === GrpcStatus.UNAUTHENTICATED;
 }
 
 function grpcErrorIn(error: unknown): { code: number; details: string } | undefined {

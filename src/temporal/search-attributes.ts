@@ -1,6 +1,6 @@
 import type { ConnectionLike } from '@temporalio/client';
 import { SearchAttribute } from '../contract/index.js';
-import { describeGrpcError, GrpcStatus, grpcStatusOf, isPassingTrouble, pause } from './grpc.js';
+import { describeGrpcError, GrpcStatus, grpcStatusOf, isAccessRefused, isPassingTrouble, pause } from './grpc.js';
 import { TemporalUnreachableError } from './unreachable-error.js';
 
 /** `INDEXED_VALUE_TYPE_*` of Temporal's API, and a value that nothing has, for a query. */
@@ -21,14 +21,12 @@ const QUERYABLE_INTERVAL_MS = 500;
 /** Includes the SDK's retries. */
 const CALL_TIMEOUT_MS = 10_000;
 
-/** The server's refusal of one attribute too many, the only sign of the limit. */
-const OVER_LIMIT = /more than (\d+) search attributes? of type (\w+)/i;
-
-const REFUSALS: readonly unknown[] = [
-  GrpcStatus.PERMISSION_DENIED,
-  GrpcStatus.UNAUTHENTICATED,
-  GrpcStatus.UNIMPLEMENTED,
-];
+/** The server's refusal of one attribute too many. */
+const OVER_LIMIT = /more than \d+ search attributes? of type/i;
+const ROOM =
+  'remove what nothing uses ("temporal operator search-attribute list" and "remove"), or use another namespace (TEMPORAL_NAMESPACE)';
+const PERMISSION =
+  'these credentials may not: run "follow-up setup" with an administrator\'s, which may call AddSearchAttributes of the OperatorService';
 
 /** Thrown when the search attributes are missing and cannot be added. A workflow that sets them would get stuck. */
 export class SearchAttributesError extends Error {
@@ -67,12 +65,12 @@ async function ensure(connection: ConnectionLike, namespace: string, timeoutMs: 
     );
   }
   const missing = attributes.filter(({ name }) => !existing?.has(name));
-  const added = missing.length === 0 ? [] : await addAttributes(connection, namespace, missing, existing);
-  await waitUntilQueryable(connection, namespace, timeoutMs, signal);
+  const { added, refusal } = await addAttributes(connection, namespace, missing, existing);
+  await waitUntilQueryable(connection, namespace, timeoutMs, signal, refusal);
   return { added };
 }
 
-/** Types by name; `undefined` if the server cannot list them, like the time-skipping test server. */
+/** Types by name; `undefined` if the server cannot list them, like the time-skipping test server, or may not. */
 async function listAttributes(connection: ConnectionLike, namespace: string): Promise<Map<string, number> | undefined> {
   try {
     const { customAttributes } = await withinLimit(connection, () =>
@@ -86,51 +84,34 @@ async function listAttributes(connection: ConnectionLike, namespace: string): Pr
   }
 }
 
+/** Adds attributes. Returns a refusal instead of throwing it if they may exist all the same: a query will show. */
 async function addAttributes(
   connection: ConnectionLike,
   namespace: string,
   missing: readonly Attribute[],
   existing: ReadonlyMap<string, number> | undefined,
-): Promise<string[]> {
+): Promise<{ added: string[]; refusal?: SearchAttributesError }> {
+  if (missing.length === 0) return { added: [] };
   const searchAttributes = Object.fromEntries(missing.map(({ name, code }) => [name, code]));
   try {
     await withinLimit(connection, () =>
       connection.operatorService.addSearchAttributes({ namespace, searchAttributes }),
     );
-    return namesOf(missing);
+    return { added: namesOf(missing) };
   } catch (error) {
     const status = grpcStatusOf(error);
-    if (status === GrpcStatus.ALREADY_EXISTS) return [];
-    const isRefused = REFUSALS.includes(status);
-    // They may exist: the query will show.
-    if (existing === undefined && isRefused) return [];
+    if (status === GrpcStatus.ALREADY_EXISTS) return { added: [] };
     if (isPassingTrouble(error)) throw error;
+    const isRefused = isAccessRefused(error) || status === GrpcStatus.UNIMPLEMENTED;
     const reason = describeGrpcError(error);
-    const [, limit, type] = OVER_LIMIT.exec(reason) ?? [];
-    let why = `, and the server does not register them (${reason})`;
-    if (limit !== undefined) {
-      why = `: ${describeLimit(Number(limit), type, missing, existing)}`;
-    } else if (isRefused) {
-      why = `, and these credentials may not register them (${reason}): run "follow-up setup" with credentials that can`;
-    }
+    const advice = isRefused ? `; ${PERMISSION}` : OVER_LIMIT.test(reason) ? `; ${ROOM}` : '';
     const lack = `namespace ${namespace} lacks the search attributes ${namesOf(missing).join(', ')}`;
-    throw new SearchAttributesError(`${lack}${why}`, { cause: error });
+    const refusal = new SearchAttributesError(`${lack}, and the server does not register them (${reason})${advice}`, {
+      cause: error,
+    });
+    if (existing === undefined && isRefused) return { added: [], refusal };
+    throw refusal;
   }
-}
-
-function describeLimit(
-  limit: number,
-  limitedType: string | undefined,
-  missing: readonly Attribute[],
-  existing: ReadonlyMap<string, number> | undefined,
-): string {
-  const needed = missing.filter(({ typeName }) => typeName === limitedType);
-  const used = existing && [...existing.values()].filter((code) => code === needed[0]?.code).length;
-  const free = used === undefined ? '' : `, ${Math.max(0, limit - used)} free`;
-  return (
-    `${needed.length} needed${free}, because the server allows ${limit} of type ${limitedType} in a namespace. Remove what ` +
-    'nothing uses ("temporal operator search-attribute list" and "remove"), or use another namespace (TEMPORAL_NAMESPACE)'
-  );
 }
 
 function withinLimit<T>(connection: ConnectionLike, call: () => Promise<T>): Promise<T> {
@@ -142,6 +123,7 @@ async function waitUntilQueryable(
   namespace: string,
   timeoutMs: number,
   signal?: AbortSignal,
+  refusal?: SearchAttributesError,
 ): Promise<void> {
   const deadlineMs = performance.now() + timeoutMs;
   for (;;) {
@@ -153,11 +135,12 @@ async function waitUntilQueryable(
     } catch (error) {
       const status = grpcStatusOf(error);
       if (status === GrpcStatus.UNIMPLEMENTED) return;
+      if (status === GrpcStatus.INVALID_ARGUMENT && refusal) throw refusal;
       if (status !== GrpcStatus.INVALID_ARGUMENT && !isPassingTrouble(error)) throw error;
       if (performance.now() < deadlineMs) await pause(QUERYABLE_INTERVAL_MS, signal);
       else {
         const problem = `does not accept queries with ${namesOf(attributes).join(', ')} (${describeGrpcError(error)})`;
-        throw new SearchAttributesError(`namespace ${namespace} ${problem}: run "follow-up setup"`, { cause: error });
+        throw new SearchAttributesError(`namespace ${namespace} ${problem}: check its database`, { cause: error });
       }
     }
   }

@@ -18,11 +18,13 @@ export class TemporalUnreachableError extends FollowUpClientError {
 
   constructor(
     readonly address: string | undefined,
+    /** Why it does not answer, or what it does instead, such as `it refuses access`. */
     readonly reason: string,
     /** The workflow that the call was about. */
     readonly workflowId?: string,
     options?: ErrorOptions,
   ) {
-    super(`Temporal${address ? ` at ${address}` : ''} cannot be reached: ${reason}`, options);
+    const what = reason.startsWith('it ') ? reason.slice('it '.length) : `cannot be reached: ${reason}`;
+    super(`Temporal${address ? ` at ${address}` : ''} ${what}`, options);
   }
 }

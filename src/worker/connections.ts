@@ -10,6 +10,7 @@ import {
   describeGrpcError,
   GrpcStatus,
   grpcStatusOf,
+  isAccessRefused,
   isBadHeader,
   isPassingTrouble,
   pause,
@@ -53,7 +54,8 @@ export async function openConnections(
     } catch (error) {
       const leftMs = endMs - performance.now();
       const reason = describe(error, temporal);
-      if (isRefusal(error) || leftMs <= retryMs) throw unreachable(address, reason, error);
+      // A missing namespace is no refusal: deployments start servers, namespaces and workers in parallel.
+      if (isAccessRefused(error) || leftMs <= retryMs) throw unreachable(address, reason, error);
       const fields = { address, namespace, reason };
       logger.warn(fields, `Waiting for Temporal at ${address}; giving up in ${formatDuration(leftMs)}`);
       await pause(retryMs, signal);
@@ -101,16 +103,9 @@ async function describeNamespace(connection: Connection, namespace: string): Pro
   );
 }
 
-/** A missing namespace is no refusal: deployments start servers, namespaces and workers in parallel. */
-function isRefusal(error: unknown): boolean {
-  const status = grpcStatusOf(error);
-  return status === GrpcStatus.PERMISSION_DENIED || status === GrpcStatus.UNAUTHENTICATED;
-}
-
 function describe(error: unknown, temporal: TemporalConfig): string {
   if (grpcStatusOf(error) === GrpcStatus.NOT_FOUND) return `it has no namespace ${temporal.namespace}`;
   const reason = describeGrpcError(error);
-  if (isRefusal(error)) return `it refuses access: ${reason}`;
   const isAway = isPassingTrouble(error) || grpcStatusOf(error) === undefined;
   return isAway ? `${reason}${describeIgnoredProxies(temporal)}` : reason;
 }

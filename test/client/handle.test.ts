@@ -38,6 +38,19 @@ test.concurrent('result and watch end at their abort signal, and the follow-up c
   await terminate(followUp.workflowId);
 });
 
+test('a follow-up that has had as many signals as Temporal allows refuses more', { tags: 'long' }, async () => {
+  const followUp = await start('job-signals');
+  const { workflowId } = followUp;
+  let error: unknown;
+  const signalOn = async () => {
+    while (error === undefined) await followUp.pollNow().catch((refused: unknown) => (error = refused));
+  };
+  await Promise.all(Array.from({ length: 64 }, signalOn));
+  expect(error).toMatchObject({ type: 'TooManySignals', exitCode: 1, workflowId });
+  expect(String(error)).toContain('accepts no more signals');
+  await terminate(workflowId);
+});
+
 test.concurrent('without a worker, the progress is unavailable, and a watch continues to the end', async () => {
   const followUp = await start('job-2');
   const watch = followUp.watch({ intervalMs: 50 });

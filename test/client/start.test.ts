@@ -101,7 +101,9 @@ test('a list query contains only checked values', () => {
 
 test('a missing namespace is reported; missing search attributes are reported with the command that adds them', async () => {
   const inNamespace = (namespace: string) => new FollowUpClient({ client: new Client({ connection, namespace }) });
-  await expect(inNamespace('nowhere').start(input('job-7'))).rejects.toThrow(/no namespace nowhere/);
+  await expect(inNamespace('nowhere').start(input('job-7'))).rejects.toThrow(
+    /^Temporal at \S+ has no namespace nowhere$/,
+  );
   const bare = inNamespace(await makeNamespace(connection));
   const message = expect.stringContaining('follow-up setup');
   await expect(bare.start(input('job-8'))).rejects.toMatchObject({ type: 'SearchAttributesMissing', message });
