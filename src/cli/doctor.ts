@@ -123,7 +123,7 @@ function judgeRead(projectId: string, outcome: GetJobOutcome, hintIfMadeUp: stri
   const isMadeUp = projectId === MADE_UP;
   let fix = 'check AGENT_JOBS_BASE_URL and the network, or ask the operator of the service';
   if (statusCode === 402) fix = REFUSALS.payment.fix;
-  if (isAboutKey) fix = 'create a new API key in the dashboard and set it for the workers; check the project id';
+  if (isAboutKey) fix = 'create a new API key at the service and set it for the workers; check the project id';
   if (reason === 'no-key') fix = 'add a key of the project to AGENT_JOBS_API_KEYS_FILE';
   const hint = isMadeUp && isAboutKey ? hintIfMadeUp : '';
   const name = isAboutKey && !isMadeUp ? 'API key' : 'agent job service';

@@ -27,7 +27,10 @@ export async function main(argv: readonly string[], io: CliIo = processIo(), bun
     if (error.exitCode === 0) return ExitCode.ok;
     // Help that is shown without a command needs no error message.
     if (error.code === 'commander.help') return ExitCode.usage;
-    const message = error.message.replace(/^error: /, '').replace(/\s*\n\s*/g, ' ');
+    const message = error.message
+      .replace(/^error: /, '')
+      .replace(/^command-argument value ('.*') is invalid for argument '(.*?)'\./s, '$2: $1 is invalid.')
+      .replace(/\s*\n\s*/g, ' ');
     const hint = error.code === 'commander.unknownOption' ? '; put -- before an id that starts with -' : '';
     return report(output, new UsageError(`${message}${hint}`));
   }

@@ -45,9 +45,10 @@ function toInputIssues(issue: z.core.$ZodIssue, input: unknown): InputIssue[] {
     return issue.keys.map((key) => ({ field: [...path, key].join('.'), message: 'unknown field' }));
   }
   const value = valueAt(input, issue.path);
-  const shown = value === undefined ? 'missing' : `given ${show(value)}`;
   const isMissing = value === undefined && issue.code === 'invalid_type';
   const rule = isMissing ? 'is required' : issue.message.replace(/^Invalid (input|option): /, '');
+  if (value === undefined && rule.startsWith('is required')) return [{ field: path.join('.'), message: rule }];
+  const shown = value === undefined ? 'missing' : `given ${show(value)}`;
   return [{ field: path.join('.'), message: `${rule} (${shown})` }];
 }
 

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { Writable } from 'node:stream';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { ExitCode, Output } from '../../src/cli/cli.js';
 import { eventually } from '../support/eventually.js';
 import { openCli, runCli } from './run-cli.js';
@@ -33,7 +33,10 @@ test.each<[args: string | string[], said: RegExp, stdin?: string | Buffer]>([
   ],
   ['status something-else', /workflowId/],
   [['list', '--state', "x' OR '1'='1", '--project', "p' OR '1'='1"], /project:.*state:/],
-  ['resolve follow-up/p/j/k perhaps', /perhaps.*decision/],
+  [
+    'resolve follow-up/p/j/k perhaps',
+    /^error: Usage: decision: 'perhaps' is invalid\. Allowed choices are sent, notSent\.$/m,
+  ],
   ['simulator --port x --limit 0 --turn -1', /port: .* 0.*limit: .* at least 1.*turn: must be/],
   ['dev --port x --ui-port 0', /port:.*ui-port:/],
   // A port makes no sense beside a configured server.
@@ -61,7 +64,8 @@ test.each<[args: string | string[], said: RegExp, stdin?: string | Buffer]>([
     /cron: must be minute.*timeZone: .*A\/B/,
   ],
   ['schedule create n - --overlap never', /overlap: .*never/],
-  ['schedule create n -', /cron: cron or every is required/],
+  ['schedule create n -', /cron: is required, or every$/m],
+  [/^error: Usage: decision: 'maybe' is invalid\. Allowed choices are sent, notSent\.$/m],
   ['schedule create a/b - --every 1h', /name: must be 1 to 128/],
   ['schedule create n /nowhere/b.jsonl --every 1h', /ENOENT/],
   ['schedule create n - --every 1h', /Usage: schedule: stdin: not JSON/, '{\n  "items": [],\n}\n'],
@@ -149,6 +153,20 @@ test.concurrent('send without Temporal names the key that leads back to its foll
   const error = { type: 'TemporalUnreachable', delivered: 'unknown', workflowId: 'follow-up/p/j/k' };
   expect(JSON.parse(run.stdout)).toMatchObject({ error });
 });
+
+test.concurrent.each([{ TEMPORAL_TLS: 'true' }, { TEMPORAL_API_KEY: 'sk-key-without-tls' }])(
+  'TLS to a server without it is reported in words, with the settings that turn it on: %j',
+  async (tls) => {
+    const { exitCode, stderr } = await runCli(['list'], {
+      env: { TEMPORAL_ADDRESS: inject('temporalAddress'), ...tls },
+    });
+    expect({ exitCode, stderr }).toEqual({
+      exitCode: 5,
+      stderr: expect.stringMatching(/^error: .*Temporal at \S+ does not speak TLS; check TEMPORAL_TLS.*API_KEY/m),
+    });
+    expect(stderr).not.toMatch(/SSL|openssl|record|Last error/);
+  },
+);
 
 describe('a Temporal server that accepts and never answers', { tags: 'long' }, () => {
   const silent = createServer(() => undefined);

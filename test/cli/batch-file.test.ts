@@ -62,7 +62,7 @@ test('every bad line is named with every bad field, a duplicate with both lines,
     ...['2 projectId', '2 jobId', '2 prompt', '3 ', '4 ', '5 ', '6 projectId', '6 jobId', '6 prompt', '6 colour'],
   ]);
   expect(message).toMatch(
-    /^list.jsonl: 5 of 6 lines invalid, so nothing was started\n {2}line 2: projectId: must be .* \(given ".."\); jobId: .*; prompt: .*\(missing\)\n {2}line 3: not JSON/,
+    /^list.jsonl: 5 of 6 lines invalid, so nothing was started\n {2}line 2: projectId: must be .* \(given ".."\); jobId: .*; prompt: is required\n {2}line 3: not JSON/,
   );
   expect(issues[4]?.message).toContain('as line 1 ');
   expect(await read(`${line('a')}\n${line('a')}\n`, { allowDuplicates: true })).toHaveLength(2);
