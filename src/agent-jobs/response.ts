@@ -159,7 +159,7 @@ export function describeNetworkError(
 
 /** The status and the service's text, if readable. */
 export function describeStatus({ statusCode, headers, body }: HttpResponse, mask: Mask): string {
-  const isRedirect = statusCode >= 300 && statusCode < 400;
+  const isRedirect = [301, 302, 303, 307, 308].includes(statusCode);
   const redirect = isRedirect ? ` (a redirect${redirectTarget(headers, mask)}, which is not followed)` : '';
   const text = body === undefined || body === '' ? '' : (encodingProblem(headers, mask) ?? errorText(body, mask));
   return cutText(`HTTP ${statusCode}${redirect}${text === '' ? '' : `: ${text}`}`);

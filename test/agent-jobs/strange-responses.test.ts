@@ -68,6 +68,12 @@ const rows: Row[] = [
   redirect('a redirect without a scheme', 302, { location: password.slice(6) }, 'to //git.example/in, which'),
   redirect('a redirect to a very long path', 302, { location: `/${'x'.repeat(5_000)}` }, 'to /x{198}…, which'),
   redirect('a redirect without a location', 308, {}, 'a redirect, which'),
+  [
+    'a 304, which is no redirect',
+    respond(304, '', { location: '/in' }),
+    { kind: 'failed', reason: 'service', statusCode: 304, message: 'HTTP 304' },
+    { outcome: 'unknown', statusCode: 304, message: 'HTTP 304' },
+  ],
   unread('a gzip body', gzip, 'content encoding gzip.*not requested', { 'content-encoding': 'gzip' }),
   unread('a brotli body', gzip, 'content encoding BR', { 'content-encoding': 'BR' }),
   unread('an encoding with the key in it', gzip, 'content encoding x{30} \\[masked\\], which', {
