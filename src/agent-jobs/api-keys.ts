@@ -7,8 +7,11 @@ import { keepSecret } from '../secrets/secrets.js';
 export const MIN_API_KEY_LENGTH = 8;
 
 /** Follows "must be". */
-export const KEY_RULE = `at least ${MIN_API_KEY_LENGTH} printable ASCII characters without spaces`;
-const keySchema = z.string().regex(new RegExp(`^[\\x21-\\x7e]{${MIN_API_KEY_LENGTH},}$`), `must be ${KEY_RULE}`);
+export const KEY_RULE = `at least ${MIN_API_KEY_LENGTH} printable ASCII characters without spaces, not in quotes`;
+// Docker's and kubectl's env files keep quotes, and a service would refuse the key.
+const keySchema = z
+  .string()
+  .regex(new RegExp(`^(?!(["']).*\\1$)[\\x21-\\x7e]{${MIN_API_KEY_LENGTH},}$`), `must be ${KEY_RULE}`);
 const keysFileSchema = z.record(idSchema, keySchema);
 
 export interface ApiKeys {

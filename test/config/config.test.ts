@@ -246,6 +246,8 @@ describe('API keys', () => {
     ['AGENT_JOBS_API_KEY', 'has a space', () => `${SECRET} and more`],
     ['AGENT_JOBS_API_KEY', 'is not ASCII', () => `${SECRET}-ümlaut`],
     ['AGENT_JOBS_API_KEY', 'is too short', () => 'short'],
+    ['AGENT_JOBS_API_KEY', 'has the quotes of an env file', () => `"${SECRET}"`],
+    ['AGENT_JOBS_API_KEY_FILE', 'has quotes', () => file('quoted', `"${SECRET}"\n`)],
     ['AGENT_JOBS_API_KEY_FILE', 'has two lines', () => file('two-lines', `${SECRET}\nand more`)],
     ['AGENT_JOBS_API_KEY_FILE', 'is a directory', () => directory],
     ['AGENT_JOBS_API_KEYS_FILE', 'is missing', () => join(directory, 'missing.json')],
@@ -339,6 +341,12 @@ api_key = "${SECRET}"
       { TEMPORAL_API_KEY_FILE: file('two', `${SECRET}\n${SECRET}`) },
       'TEMPORAL_API_KEY_FILE',
       /must hold one key/,
+    ],
+    [
+      'an API key in the quotes of an env file',
+      { TEMPORAL_API_KEY: `"${SECRET}"` },
+      'TEMPORAL_API_KEY',
+      /not in quotes$/,
     ],
     [
       'a missing file of the API key',
