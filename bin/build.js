@@ -166,7 +166,9 @@ async function bundleCommandLine() {
 }
 
 function failWithoutCompiler(error) {
-  throw new Error(`the compiler cannot be loaded: run "npm ci --include=dev" (${error.message})`, { cause: error });
+  throw new Error(`the compiler cannot be loaded: run "npm ci --include=dev --include=optional" (${error.message})`, {
+    cause: error,
+  });
 }
 
 /** Bundles the workflows for Temporal's sandbox. */

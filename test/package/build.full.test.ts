@@ -85,7 +85,7 @@ describe('the build', () => {
 
   it('says how to install the compiler if NODE_ENV=production has left it out', async () => {
     rmSync(join(root, 'node_modules'));
-    const stderr = expect.stringContaining('run "npm ci --include=dev"') as string;
+    const stderr = expect.stringContaining('run "npm ci --include=dev --include=optional"') as string;
     expect(await command()).toMatchObject({ code: 1, stderr });
   });
 
