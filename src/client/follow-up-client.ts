@@ -33,6 +33,9 @@ import type { ResultOptions } from './result.js';
 import { Schedules } from './schedules.js';
 import { callTemporal, isTooLarge } from './temporal.js';
 
+const OTHER_IDS =
+  'for a budget, run "follow-up budget show"; for a batch, "follow-up batch status"; a webhook is in the Temporal UI';
+
 /** Options of {@link FollowUpClient}. */
 export interface FollowUpClientOptions {
   /** Any Temporal client; its namespace is used. */
@@ -142,7 +145,7 @@ export class FollowUpClient {
   /** Handle of a follow-up by its workflow id. Makes no request until a method is called. */
   handle(workflowId: string): FollowUpHandle {
     if (!parseFollowUpWorkflowId(workflowId)) {
-      const message = `must be follow-up/{projectId}/{jobId}/{key} (given ${JSON.stringify(workflowId)})`;
+      const message = `must be follow-up/{projectId}/{jobId}/{key} (given ${JSON.stringify(workflowId)}); ${OTHER_IDS}`;
       throw new InvalidInputError([{ field: 'workflowId', message }]);
     }
     return new FollowUpHandle(this.#client, workflowId);
