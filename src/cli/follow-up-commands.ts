@@ -16,6 +16,7 @@ import {
   FailureType,
   type FollowUpResult,
   followUpWorkflowId,
+  isEndState,
 } from '../contract/index.js';
 import { describeFollowUp } from '../follow-up/follow-up-details.js';
 import { safeLine } from '../node/terminal-text.js';
