@@ -252,10 +252,11 @@ async function troubleOf(
   const task = raw.pendingWorkflowTask;
   if (task && (task.attempt ?? 0) >= FAILING_FROM_ATTEMPT) {
     const reason = await readTaskFailure(client, workflowId);
+    // A history that contradicts the workflow may do so from any earlier task on.
+    const point = reason?.includes(CONTRADICTION) ? 'FirstWorkflowTask' : 'LastWorkflowTask';
     // A reset applies the signals again that came since, also the one that no worker can read.
-    const isUnreadable = reason?.includes('Unknown encoding') === true;
-    const without = isUnreadable ? '--reapply-exclude Signal ' : '';
-    const reset = `temporal workflow reset --type LastWorkflowTask ${without}--workflow-id ${workflowId} --reason failing`;
+    const without = reason?.includes('Unknown encoding') ? '--reapply-exclude Signal ' : '';
+    const reset = `temporal workflow reset --type ${point} ${without}--workflow-id ${workflowId} --reason failing`;
     const what = `does not continue, because its workflow tasks fail (attempt ${task.attempt}): ${reason ?? ''}`;
     const fix = projectId === undefined ? reset : restore;
     if (reason !== undefined) return trouble('failing', what, fix, task.originalScheduledTime);
@@ -280,6 +281,9 @@ async function troubleOf(
   const what = `is blocked: its activity ${activityType?.name ?? ''} is paused in Temporal`;
   return trouble('activityPaused', what, unpause, pause?.pauseTime);
 }
+
+/** The SDK's code for a history that contradicts the workflow's code. */
+const CONTRADICTION = 'TMPRL1100';
 
 /** The end of the latest workflow task is among the newest events. */
 const NEWEST_EVENTS = 10;
