@@ -1,5 +1,5 @@
 import type { Client } from '@temporalio/client';
-import type { ListedFollowUp } from '../budget/counting.js';
+import { countOnce, type ListedFollowUp } from '../budget/counting.js';
 import type { RecentSends } from '../budget/loop.js';
 import { defined, iso } from '../common/index.js';
 import { SearchAttribute, sendingStates, waitingStates, WorkflowType } from '../contract/index.js';
@@ -25,9 +25,7 @@ export async function listSends(
   // Server 1.29 also matches running workflows by CloseTime.
   const closedFilter = `(${HAS_ENDED} AND CloseTime >= '${iso(sinceMs)}')`;
   const ofProject = `WorkflowType = '${WorkflowType.followUp}' AND ${SearchAttribute.projectId.name} = '${projectId}'`;
-  const waiting: ListedFollowUp[] = [];
-  const running: ListedFollowUp[] = [];
-  const closed: { send: ListedFollowUp; closedAtMs: number }[] = [];
+  const found: (ListedFollowUp & { closedAtMs: number })[] = [];
   for await (const each of client.workflow.list({ query: `${ofProject} AND (${openFilter} OR ${closedFilter})` })) {
     const { name: status } = each.status;
     const isRunning = isOpen(each.status);
@@ -41,13 +39,10 @@ export async function listSends(
     const sentAtMs = isWaiting && (lastMs ?? 0) < sinceMs ? undefined : lastMs;
     const hasSent = sentAtMs !== undefined || sendingStates.some((state) => state === shown);
     if (!hasSent && !isWaiting) continue;
-    const send = defined({ workflowId: each.workflowId, isRunning, isWaiting, sentAtMs });
-    if (!hasSent) waiting.push(send);
-    else if (each.closeTime) closed.push({ send, closedAtMs: each.closeTime.getTime() });
-    else running.push(send);
+    const closedAtMs = each.closeTime?.getTime() ?? Infinity;
+    found.push(defined({ workflowId: each.workflowId, isRunning, isWaiting, sentAtMs, closedAtMs }));
   }
-  closed.sort((a, b) => a.closedAtMs - b.closedAtMs);
-  const sent = [...closed.map(({ send }) => send), ...running];
-  const others = sent.slice(0, -MAX_LISTED).filter(({ sentAtMs = Infinity }) => sentAtMs >= sinceMs).length;
-  return { sends: [...waiting, ...sent].slice(-MAX_LISTED), others };
+  const sends = countOnce(found);
+  const hasSentSince = ({ isWaiting, sentAtMs = isWaiting ? 0 : Infinity }: ListedFollowUp) => sentAtMs >= sinceMs;
+  return { sends: sends.slice(-MAX_LISTED), others: sends.slice(0, -MAX_LISTED).filter(hasSentSince).length };
 }

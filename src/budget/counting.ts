@@ -20,6 +20,26 @@ export interface ListedFollowUp {
 }
 
 /**
+ * Drops sends that several runs show, because the follow-up was reset: a send belongs to its newest run that does not
+ * wait again. Returns waiting follow-ups, then closed ones in the order of their ends, then running ones.
+ *
+ * @param found `closedAtMs` is infinite for running ones
+ */
+export function countOnce(found: readonly (ListedFollowUp & { closedAtMs: number })[]): ListedFollowUp[] {
+  const rankOf = ({ isWaiting, closedAtMs }: (typeof found)[number]) => (isWaiting ? 0 : closedAtMs);
+  const counted = new Set<string>();
+  const newestFirst = [...found].sort((a, b) => rankOf(b) - rankOf(a));
+  const once = newestFirst.flatMap(({ closedAtMs: _closedAtMs, sentAtMs, ...followUp }) => {
+    const send = `${followUp.workflowId} ${sentAtMs}`;
+    const isCounted = sentAtMs === undefined || counted.has(send);
+    counted.add(send);
+    if (!isCounted) return [{ ...followUp, sentAtMs }];
+    return sentAtMs === undefined || followUp.isWaiting ? [followUp] : [];
+  });
+  return once.reverse();
+}
+
+/**
  * Books sends that this budget does not remember, the oldest first, each with an unknown outcome. They are
  * dated now, because the list shows only that they were made by now. Returns the follow-ups that lose their place in
  * line, and are to ask again.
@@ -90,12 +110,12 @@ export function bookSend(
   const latest = latestSendOf(state, workflowId);
   const isUnderWay = state.grants.some((grant) => grant.workflowId === workflowId);
   if (!isUnderWay && mayHaveArrived(outcome) && sendNumber >= (latest?.sendNumber ?? 0)) {
-    const isFromList = runId === '' || (latest?.isFromList === true && outcome !== 'sent');
+    const isFromList = runId === '' || (latest?.listedAtMs !== undefined && outcome !== 'sent');
     put(state.latestSends, followUpKey(workflowId), {
       ...{ runId, sendNumber, outcome },
       messageTag: send.messageTag ?? latest?.messageTag ?? '',
       ...{ grantedAtMs: atMs, overAtMs: atMs, outcomeAtMs: atMs, isClaimed: true },
-      ...(isFromList && ({ isFromList } as const)),
+      ...(isFromList && { listedAtMs }),
     });
   }
   useSlots(state, usedFromMs);

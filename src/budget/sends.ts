@@ -42,7 +42,7 @@ export function recall(state: BudgetState, ask: Ask): AskReply | undefined {
   if (latest.messageTag !== '' && latest.messageTag !== messageTag) return { kind: 'otherMessage' };
   // Temporal's list does not show how many sends a follow-up has made. Each run that may have sent gets this reply
   // once.
-  if (latest.isFromList && mayHaveSent && latest.runId !== runId)
+  if (latest.listedAtMs !== undefined && mayHaveSent && latest.runId !== runId)
     Object.assign(latest, { runId, sendNumber: Math.max(latest.sendNumber, sendNumber) });
   if (sendNumber > latest.sendNumber) return undefined;
   if (latest.runId === runId && latest.sendNumber === sendNumber && latest.outcome === undefined)
@@ -66,14 +66,14 @@ function verdictOn(state: BudgetState, ask: Ask, latest: LatestSend): Verdict {
 }
 
 function earlierSend(ask: Ask, latest: LatestSend, verdict: Verdict): EarlierSend {
-  const { sendNumber, outcome = null, outcomeAtMs = 0, grantedAtMs, overAtMs, isFromList } = latest;
+  const { sendNumber, outcome = null, outcomeAtMs = 0, grantedAtMs, overAtMs, listedAtMs } = latest;
   const isOtherMessage = verdict === 'superseded' && latest.messageTag !== ask.messageTag;
   return {
     kind: 'earlierSend',
     runId: ask.runId,
     sendNumber,
     outcome: isOtherMessage ? 'unknown' : outcome,
-    ...{ outcomeAtMs, grantedAtMs, overAtMs, verdict, ...(isFromList && { isFromList }) },
+    ...{ outcomeAtMs, grantedAtMs, overAtMs, verdict, ...defined({ listedAtMs }) },
   };
 }
 

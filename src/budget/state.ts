@@ -71,8 +71,8 @@ export interface LatestSend {
   refusals?: MessageRefusals;
   probe?: Probe;
   ended?: true;
-  /** Whether Temporal's list showed that it may have sent. `sendNumber` is then the lowest possible. */
-  isFromList?: true;
+  /** Its time in Temporal's list, if the list showed that it may have sent. `sendNumber` is then the lowest possible. */
+  listedAtMs?: number;
 }
 
 /** The right to send to a job. */

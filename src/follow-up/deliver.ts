@@ -129,8 +129,9 @@ async function send(
   waits.decision = undefined;
   const request = { grant: { runId, sendNumber, grantedAtMs, leaseMs }, ...(jobBefore && { jobBefore }) };
   const beforeMs = display.lastSendAtMs;
-  // Shown before the send, because a new budget finds possible sends by their state and time.
-  display.lastSendAtMs = port.nowMs();
+  // Shown before the send, because a new budget finds possible sends by their state and time. A run that takes the send
+  // over shows the same time, so that it counts once.
+  display.lastSendAtMs = grantedAtMs;
   display.show({ state: 'sending' });
   const sent = await port.sendMessage({ projectId, jobId, prompt, whenActive, ...request });
   if (sent.outcome === 'notSent') display.lastSendAtMs = beforeMs;
@@ -150,14 +151,17 @@ async function reportOutcome(
 
 /** @throws Failed if this run cannot learn what became of the send */
 function takeOver({ display, doubt }: StepContext, reply: EarlierSend): SendResult {
-  const { verdict, sendNumber, outcome, grantedAtMs, isFromList } = reply;
+  const { verdict, sendNumber, outcome, grantedAtMs, listedAtMs } = reply;
   // The outcomes of the sends before it are not known.
-  if (sendNumber > 1 || isFromList) doubt.raise({ mayHaveResent: true });
+  if (sendNumber > 1 || listedAtMs !== undefined) doubt.raise({ mayHaveResent: true });
   else if (verdict === 'undelivered') doubt.ruleOut(reply);
   if (verdict === 'superseded' || verdict === 'forgotten') throw keyUsed(verdict, outcome);
   const neverBegan = verdict === 'undelivered' && sendNumber === 1 && outcome === 'notSent';
-  if (!neverBegan) display.lastSendAtMs = grantedAtMs;
-  return { grant: '', outcome: outcome ?? 'unknown' };
+  if (!neverBegan) display.lastSendAtMs = listedAtMs ?? grantedAtMs;
+  const message = 'an earlier run may have sent it, and its outcome was not reported';
+  return outcome === null || outcome === 'unknown'
+    ? { grant: '', outcome: 'unknown', message }
+    : { grant: '', outcome };
 }
 
 /** A delivery that is certain or possible. The job before another run's send is not known. */

@@ -16,7 +16,7 @@ type LinePosition = Pick<FollowUpFacts, 'position' | 'expectedSendAt' | 'nextTry
 
 /** What a follow-up shows of itself. */
 export class Display {
-  /** When the last send of the message began, or may have. */
+  /** When the last send of the message was granted. */
   lastSendAtMs: number | undefined;
   readonly facts: Omit<FollowUpFacts, 'projectId' | 'jobId' | 'learnedAt'> = { polls: 0 };
   #standing: FollowUpStanding & LinePosition = { state: 'waiting-for-budget', waitReason: 'slot' };

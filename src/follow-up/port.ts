@@ -53,7 +53,7 @@ export interface FollowUpPort extends PatchPort {
   reportToBudget(report: NewReport): Promise<void>;
   /** Starts a watch. `result` is `undefined` if it was stopped. */
   watchJob(request: WatchRequest): Stoppable<WatchResult>;
-  /** @param lastSendAtMs when the last send of the message began, or may have */
+  /** @param lastSendAtMs when the last send of the message was granted */
   show(progress: FollowUpProgress, lastSendAtMs: number | undefined): void;
 }
 

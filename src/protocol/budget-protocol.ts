@@ -152,8 +152,8 @@ const earlierSendSchema = z.object({
   outcomeAtMs: instantMsSchema,
   grantedAtMs: instantMsSchema,
   overAtMs: instantMsSchema,
-  /** Set if Temporal's list showed it: there may have been other sends before it. */
-  isFromList: z.literal(true).exactOptional(),
+  /** Its time in Temporal's list, if the budget knows it only from there: there may have been other sends before it. */
+  listedAtMs: instantMsSchema.exactOptional(),
 });
 export type EarlierSend = z.infer<typeof earlierSendSchema>;
 

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { countOnce } from '../../src/budget/counting.js';
 import type { SendOutcome } from '../../src/contract/index.js';
 import { HOUR, MINUTE, SECOND } from '../support/times.js';
 import {
@@ -9,6 +10,7 @@ import {
   jobAtEnd,
   LEASE,
   MARGIN,
+  nameOf,
   names,
   OVER,
   running,
@@ -182,11 +184,50 @@ describe('the list of sends for people', () => {
   });
 });
 
+describe('the list of sends', () => {
+  const run = (name: string, closedAtMs: number, sentAtMs?: number, isWaiting = false) => ({
+    ...{ workflowId: followUp(name), isRunning: closedAtMs === Infinity, closedAtMs, isWaiting },
+    ...(sentAtMs !== undefined && { sentAtMs }),
+  });
+  const shown = (found: Parameters<typeof countOnce>[0]) =>
+    countOnce(found).map((each) => [nameOf(each), each.isRunning, each.sentAtMs]);
+
+  it('has each send once, of the newest run', () => {
+    const [sentAtMs, later] = [T0 - HOUR, T0 - MINUTE];
+    const found = [
+      run('a', T0, sentAtMs),
+      run('a', Infinity, sentAtMs),
+      run('b', T0, sentAtMs),
+      run('b', later, sentAtMs),
+    ];
+    expect(shown(found)).toEqual([
+      ['b', false, sentAtMs],
+      ['a', true, sentAtMs],
+    ]);
+  });
+
+  it('has each of two sends with the same key', () => {
+    const found = [run('a', T0, T0 - HOUR), run('a', Infinity, T0 - MINUTE)];
+    expect(shown(found)).toEqual([
+      ['a', false, T0 - HOUR],
+      ['a', true, T0 - MINUTE],
+    ]);
+  });
+
+  it('has a send as one of the run before the reset if the new run waits again, which is to be woken', () => {
+    const found = [run('a', Infinity, T0 - HOUR, true), run('a', T0, T0 - HOUR)];
+    expect(shown(found)).toEqual([
+      ['a', true, undefined],
+      ['a', false, T0 - HOUR],
+    ]);
+  });
+});
+
 describe('the reply to a listed follow-up', () => {
   it('says "unknown", and uses no second slot', () => {
     const budget = new TestBudget({ isCounting: true });
     budget.book([closed('a')]);
-    expect(budget.ask('a', afterReset)).toMatchObject({ kind: 'earlierSend', outcome: 'unknown', isFromList: true });
+    expect(budget.ask('a', afterReset)).toMatchObject({ kind: 'earlierSend', outcome: 'unknown', listedAtMs: T0 });
     expect(budget.usedSlots()).toBe(1);
   });
 

@@ -56,7 +56,7 @@ describe('a run after a reset with onUnknownDelivery "resend"', () => {
   });
 
   it('does not send again if a budget that was replaced knows only one of the sends', async () => {
-    const asks = [earlierSend({ sendNumber: 1, outcome: 'unknown', isFromList: true }), granted()];
+    const asks = [earlierSend({ sendNumber: 1, outcome: 'unknown', listedAtMs: 0 }), granted()];
     const scene = new Scene({ asks, job: () => rest, mayHaveSent: true }, resend);
     expect(await scene.end()).toMatchObject({ type: 'DeliveryUnknown', delivered: 'unknown' });
     expect(scene.sent).toHaveLength(0);

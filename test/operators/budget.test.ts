@@ -234,6 +234,34 @@ describe.concurrent('a budget with a backlog', () => {
     await project.endWell([held, await project.start('next')]);
   });
 
+  test('counts each message once after it is restored, also of follow-ups that were reset', async () => {
+    const project = newProject();
+    await project.budget.setLimit({ limit: 8 });
+    const polled = ['a', 'b', 'c'];
+    for (const jobId of polled) project.addEndlessJob(jobId);
+    const followUps = await Promise.all([...polled, 'd', 'e'].map((jobId) => project.start(jobId)));
+    const areAsBefore = () =>
+      Promise.all(followUps.map((each, index) => (polled[index] ? reaches(each, 'polling') : each.result())));
+    await areAsBefore();
+    for (const [index, point] of (['first', 'last', undefined, 'first', 'last'] as const).entries()) {
+      if (point) await resetWorkflow(operated.stack.client, followUps[index]?.workflowId ?? '', point);
+    }
+    await areAsBefore();
+    const isCountedOnce = async () => {
+      await project.workflow().terminate();
+      await project.budget.restore();
+      await counted(project, followUps.length);
+      const sends = (await project.budget.audit()).map(({ workflowId }) => workflowId);
+      expect(sends.sort()).toEqual(followUps.map(({ workflowId }) => workflowId).sort());
+    };
+    await isCountedOnce();
+    // The new run takes the send over from a budget that knows it only from Temporal's list.
+    await resetWorkflow(operated.stack.client, followUps[2]?.workflowId ?? '', 'first');
+    const message = expect.stringContaining('an earlier run may have sent it') as string;
+    await expect(followUps[2]?.result()).rejects.toMatchObject({ type: 'DeliveryUnknown', message });
+    await isCountedOnce();
+  });
+
   test('is started again by the outcome of a send during which it was deleted', async () => {
     const project = newProject();
     const { held, release } = await startHeld(project);

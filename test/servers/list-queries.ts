@@ -192,13 +192,18 @@ export async function checkListQueries(address: string, isUnified: boolean): Pro
     batches: [batch.batchId],
     troubles: [
       'closed project-budget/stopped',
-      ...onlyNewest('failing project-budget/wedged', `paused ${part}`, 'paused follow-up/sends/paused/key'),
+      ...onlyNewest('failing project-budget/wedged'),
+      'missing project-budget/states',
+      ...onlyNewest(`paused ${part}`, 'paused follow-up/sends/paused/key'),
       ...onlyNewest('paused project-budget/idle'),
     ],
     ofBatch: onlyNewest(`paused ${part}`),
     waiting: 2,
     stillRunning: 1,
-    budgets: ['batched true true', 'ended false true', 'idle false false', 'sends true true', 'wedged false false'],
+    budgets: [
+      ...[`${ODD_ID} true false`, 'batched true true', 'bulk true false', 'ended false true', 'idle false false'],
+      ...['other true false', 'pulls true false', 'sends true true', 'states true false', 'wedged false false'],
+    ].sort(),
     sends: [
       ...['paused true', 'polling true', `terminated false ${sentAtMs}`, 'waiting true'],
       `waiting-again true ${sentAtMs}`,

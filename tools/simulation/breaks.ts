@@ -82,7 +82,7 @@ export const breaks: Record<string, readonly [profile: string, file: string, tex
   'known-turn': ['resets', 'budget/turns', 'Object.assign(turn, { owner: workflowId, runId })', ''],
   backoff: ['clocks', 'follow-up/waits', 'Math.min(this.stretchedMs(longestMs), 500 * 2 ** this.#failuresInARow)', '1'],
   retold: ['retold', 'budget/counting', '!isUnderWay && mayHaveArrived(outcome) &&', '!isUnderWay &&'],
-  counted: ['retold', 'budget/sends', 'latest.isFromList && mayHaveSent && latest', 'false && latest'],
+  counted: ['retold', 'budget/sends', 'latest.listedAtMs !== undefined && mayHaveSent && latest', 'false && latest'],
   'ask-again': ['signals', 'follow-up/get-slot', 'const ASK_AGAIN_MS = 21_600_000', 'const ASK_AGAIN_MS = 1e9'],
   'watch-run': ['resets', 'activities/watch-job', 'request.runId !== ownRun().runId', 'false'],
   hold: ['backlog', 'budget/budget', `outcome === 'unknown' ? grant.overAtMs`, 'true ? grant.overAtMs'],

@@ -1,7 +1,7 @@
 import { ApplicationFailure, TimeoutFailure } from '@temporalio/common';
 import { msToNumber } from '@temporalio/common/lib/time.js';
 import type { FollowUpSignal } from '../../src/budget/budget.js';
-import type { ListedFollowUp } from '../../src/budget/counting.js';
+import { countOnce, type ListedFollowUp } from '../../src/budget/counting.js';
 import { defined } from '../../src/common/index.js';
 import { Failed } from '../../src/follow-up/failed.js';
 import { outcomeOf } from './client.js';
@@ -184,10 +184,10 @@ export class Server implements Host {
       const isShown = isWaiting || sentAtMs !== undefined || /^(sending|reconciling|polling)/.test(state);
       const isListed = isRunning ? isShown : closedAtMs >= sinceMs && sentAtMs !== undefined && !isUnsent;
       return isListed && startedAtMs <= shownMs
-        ? { workflowId, isRunning, isWaiting, closedAtMs, ...defined({ sentAtMs }) }
+        ? { workflowId, isRunning, isWaiting, closedAtMs: isRunning ? Infinity : closedAtMs, ...defined({ sentAtMs }) }
         : [];
     });
-    return found.sort((a, b) => a.closedAtMs - b.closedAtMs);
+    return countOnce(found);
   }
 
   startActivity(run: Run, id: number, name: string, input: unknown, options: ActivityOptions): () => void {
