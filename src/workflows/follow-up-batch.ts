@@ -48,7 +48,7 @@ import {
 import { createFlowPort, findPart, pageRange, succeeds } from './batch-port.js';
 import { accept, invalidInput } from './failures.js';
 import { findTargets, notify } from './follow-up-webhook.js';
-import { continueAsNew, isContinued, isNextRunDue } from './this-run.js';
+import { continueAsNew, hasCarriedState, isNextRunDue } from './this-run.js';
 
 /**
  * Runs many follow-ups with bounded concurrency, one at a time for each job, and returns an outcome for every item. Its
@@ -63,7 +63,7 @@ import { continueAsNew, isContinued, isNextRunDue } from './this-run.js';
  * @throws ApplicationFailure `InvalidInput` if the batch itself is invalid; an invalid item fails alone
  */
 export async function followUpBatch(input: unknown, carried?: BatchState): Promise<FollowUpBatchResult> {
-  const before = isContinued() ? carried : undefined;
+  const before = hasCarriedState() ? carried : undefined;
   const batch = before ? new Batch(before) : newBatch(input);
   const flow: BatchFlow = new BatchFlow(batch, {
     ...createFlowPort('until the next check of the parts', () => flow.wake()),

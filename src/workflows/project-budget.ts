@@ -39,7 +39,7 @@ import {
 import { createBudgetMetrics } from './budget-metrics.js';
 import { handleUpdates } from './budget-updates.js';
 import { accept, invalidInput } from './failures.js';
-import { continueAsNew, isContinued, isNextRunDue } from './this-run.js';
+import { continueAsNew, hasCarriedState, isContinued, isNextRunDue } from './this-run.js';
 
 const { listRecentSends } = proxyLocalActivities<Activities>({
   startToCloseTimeout: '20s',
@@ -62,7 +62,7 @@ export async function projectBudget(input: ProjectBudgetInput, carried?: BudgetS
   if (workflowId !== ownId)
     throw invalidInput([{ field: 'workflowId', message: `must be ${ownId} (given ${workflowId})` }]);
   // Anyone can start a budget with made-up state, so only the state of a previous run is accepted.
-  const state = isContinued() ? carried : undefined;
+  const state = hasCarriedState() ? carried : undefined;
   const budget = new Budget(state ?? newState(settings, startTime.getTime()));
   let isAskedToCancel = false;
   const loop = new BudgetLoop(

@@ -24,9 +24,18 @@ export function continueAsNew<W extends Workflow>(...args: Parameters<W>): Promi
   return makeContinueAsNewFunc<W>({ initialVersioningBehavior: 'AUTO_UPGRADE' })(...args);
 }
 
-/** Whether this run continues another, so that its second argument is that run's state. */
+/** Whether this run follows another, by continue-as-new, a retry policy or a cron schedule. */
 export function isContinued(): boolean {
   return workflowInfo().continuedFromExecutionRunId !== undefined;
+}
+
+/**
+ * Whether the second argument is the state of the previous run. A retry or a cron schedule passes on what somebody has
+ * started the workflow with.
+ */
+export function hasCarriedState(): boolean {
+  const { attempt, cronSchedule } = workflowInfo();
+  return isContinued() && attempt === 1 && cronSchedule === undefined;
 }
 
 /** Whether this run is neither a reset nor a retry of another. */

@@ -140,6 +140,20 @@ test.concurrent(
   },
 );
 
+test.concurrent('a budget ignores a state that a retry policy passes on from whoever started it by hand', async () => {
+  const project = newProject();
+  const { client, taskQueue } = operated.stack;
+  const forged = newState({ limit: 1_000, windowMs: 1_000, reserve: 0, marginMs: 0 }, 0);
+  await client.workflow.start(WorkflowType.projectBudget, {
+    ...{ workflowId: projectBudgetWorkflowId(project.id), taskQueue: budgetTaskQueue(taskQueue) },
+    ...{ workflowRunTimeout: '3s', retry: { initialInterval: '1s', maximumAttempts: 2 } },
+    args: [{ projectId: project.id, settings: { limit: LIMIT, ...WINDOW, reserve: 0, marginMs: 200 } }, forged],
+  });
+  const first = await project.workflow().describe();
+  await eventually('it runs again', async () => (await project.workflow().describe()).runId !== first.runId);
+  expect(await project.status()).toMatchObject({ limit: LIMIT, ...WINDOW });
+});
+
 test.concurrent('a command to change the limit is refused with the field, the value and the rule', async () => {
   const project = newProject();
   await project.budget.setLimit({ limit: 5 });
