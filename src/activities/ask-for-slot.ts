@@ -32,7 +32,6 @@ export function createAskForSlot(dependencies: ActivityDependencies) {
     if (read.kind === 'notFound') return read;
     if (read.kind === 'failed' && !read.refused) {
       const { reason: type, message, retryAfterMs: nextRetryDelay } = read;
-      if (type === 'not-served') return { kind: 'notServed', message };
       throw ApplicationFailure.create(defined({ type, message, nextRetryDelay }));
     }
     const job = read.kind === 'job' ? read.job : undefined;

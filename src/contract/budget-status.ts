@@ -28,8 +28,8 @@ export type Refusal = (typeof refusals)[number];
 export const waitReasons = ['slot', 'job-busy', 'paused', ...refusals, 'queue-full', 'counting'] as const;
 export type WaitReason = (typeof waitReasons)[number];
 
-/** Further reasons that block a follow-up. `service`: its job cannot be read. */
-export const blockReasons = ['budget-stopped', 'budget-silent', 'service'] as const;
+/** Further reasons that block a follow-up. `not-served`: by the workers' settings. `service`: its job cannot be read. */
+export const blockReasons = ['budget-stopped', 'budget-silent', 'not-served', 'service'] as const;
 export type BlockReason = (typeof blockReasons)[number];
 
 /** Why a budget is paused. An `operator`'s pause stops all sends; otherwise one send at a time probes the service. */

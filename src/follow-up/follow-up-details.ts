@@ -189,6 +189,11 @@ export function describeReason(reason: WaitReason | BlockReason, projectId: stri
       const fix = `\`follow-up doctor\` shows why ${budget} does not answer, and how to fix it`;
       return ["the project's budget does not reply", fix];
     }
+    case 'not-served':
+      return [
+        `a worker that was asked does not serve project ${code(projectId)}`,
+        `add ${code(projectId)} to \`FOLLOW_UP_PROJECTS\` of all workers of its task queue; it continues automatically`,
+      ];
     case 'service': {
       const fix = 'fix the agent job service or the connection to it; it continues automatically';
       return ['the job cannot be read, or is not found', fix];

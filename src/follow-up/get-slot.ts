@@ -138,11 +138,6 @@ export class SlotWait {
         if (asked.reply) this.#noteReply(asked.reply);
         display.noteJob(asked.job);
         throw unsent(doubt, FailureType.JobArchived, 'The job was archived before the message was sent');
-      case 'notServed': {
-        const details = { issues: [{ field: 'projectId', message: asked.message }] };
-        const message = `Invalid input: projectId: ${asked.message}`;
-        throw new Failed(FailureType.InvalidInput, message, doubt.delivered(), details);
-      }
       case 'notFound':
         display.noteError(asked.message);
         return 'service';

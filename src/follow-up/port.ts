@@ -97,8 +97,7 @@ const slotResultSchema = z.discriminatedUnion('kind', [
   }),
   /** Has a reply only if the follow-up is in doubt. */
   z.object({ kind: z.literal('archived'), job: agentJobSchema, reply: slotReplySchema.exactOptional() }),
-  /** `notServed`: this task queue does not serve the project. */
-  z.object({ kind: z.enum(['notFound', 'notServed']), message: z.string() }),
+  z.object({ kind: z.literal('notFound'), message: z.string() }),
 ]);
 export type SlotResult = z.infer<typeof slotResultSchema>;
 

@@ -86,14 +86,12 @@ describe('a client that may write to the namespace', () => {
     const theirs = tested.newProject();
     const before = tested.stack.simulator.gets;
     const followUp = await theirs.start();
-    await expect(followUp.result()).rejects.toMatchObject({
-      type: 'InvalidInput',
-      delivered: 'no',
-      message: expect.stringContaining(`projectId: this worker does not serve project ${theirs.id}`) as string,
-      details: { issues: [{ field: 'projectId' }] },
-    });
+    const { lastError } = await reaches(followUp, 'blocked', 'not-served');
+    expect(lastError?.message).toContain(`this worker does not serve project ${theirs.id} (FOLLOW_UP_PROJECTS)`);
     expect(tested.stack.simulator.gets).toBe(before);
     await expect(theirs.workflow().describe()).rejects.toThrow(WorkflowNotFoundError);
+    await followUp.cancel();
+    await expect(followUp.result()).rejects.toMatchObject({ type: 'Cancelled', delivered: 'no' });
   });
 
   test('cannot exceed the worker’s limit with a budget that it starts with a high limit and a short window', async () => {

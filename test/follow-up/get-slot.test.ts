@@ -39,12 +39,6 @@ describe('a follow-up that asks for a slot', () => {
     expect(await scene.end()).toMatchObject({ delivery: 'sent' });
   });
 
-  it('ends as InvalidInput if its worker does not serve the project', async () => {
-    const scene = new Scene({ asks: [{ kind: 'notServed', message: 'not configured' }] });
-    const details = { issues: [{ field: 'projectId', message: 'not configured' }] };
-    expect(await scene.end()).toMatchObject({ type: 'InvalidInput', delivered: 'no', details });
-  });
-
   it('ends as Closed if its key was used for another message', async () => {
     const scene = new Scene({ asks: [{ kind: 'otherMessage' }] });
     expect(await scene.end()).toMatchObject({ type: 'Closed', delivered: 'no' });

@@ -76,7 +76,7 @@ describe('progress in line', () => {
   });
 
   it('shows the reason "service" if the reason why an ask gets no reply is not known', async () => {
-    const scene = new Scene({ asks: [noReply('not-served')] });
+    const scene = new Scene({ asks: [noReply('something-else')] });
     await scene.advance();
     expect(scene.flow.progress()).toMatchObject({ state: 'blocked', waitReason: 'service' });
   });

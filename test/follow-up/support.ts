@@ -248,7 +248,6 @@ export class Scene implements FollowUpPort {
         case 'asked':
         case 'archived':
         case 'notFound':
-        case 'notServed':
           return reply;
         default:
           return { kind: 'asked', jobBefore: rest, reply };
