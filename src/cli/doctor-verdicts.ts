@@ -101,7 +101,8 @@ export function judgeAgreement(workers: readonly WorkerIdentity[], config?: Work
 export function judgeFollowUp(id: string, progress: LiveProgress, found: readonly Check[]): Check[] {
   const { projectId, waitReason, position, lastError } = progress;
   const ofProject = [projectId, projectBudgetWorkflowId(projectId)];
-  const isFound = waitReason !== 'service' && found.some(({ subject = '' }) => ofProject.includes(subject));
+  const isOwn = waitReason === 'service' || waitReason === 'not-served';
+  const isFound = !isOwn && found.some(({ subject = '' }) => ofProject.includes(subject));
   const isNormal = waitReason === 'limited' || waitReason === 'queue-full' || waitReason === 'counting';
   if (isFound || isNormal || (waitReason === 'slot' && position !== undefined)) return [];
   const { headline, nextSteps } = describeFollowUp(progress, id, clock, Date.now());
