@@ -187,6 +187,7 @@ function bindActivities(
     targets,
     linksArePrivate: parts.linksArePrivate,
     maxAttempts: Math.ceil(capacity.activities / 4),
+    clockProblem: () => parts.serverClock.problem(),
   });
   return { ...activities, ...createItemFinder(temporal), ...webhooks };
 }

@@ -86,7 +86,7 @@ function describeAbsence(address: string, details: string): string {
 /** Notes on stderr if no worker polls the task queue, because the follow-up would wait for one. Never rejects. */
 export async function sayWhenUnattended({ followUps }: TemporalSession, output: Output): Promise<void> {
   const idle = await followUps.idleTaskQueue().catch(() => undefined);
-  if (idle !== undefined) output.note(`no worker polls task queue ${idle}; run follow-up doctor`);
+  if (idle !== undefined) output.note(`no worker gets the tasks of task queue ${idle}; run follow-up doctor`);
 }
 
 /**

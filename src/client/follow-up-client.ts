@@ -202,8 +202,8 @@ export class FollowUpClient {
   }
 
   /**
-   * The first of the two necessary task queues that no worker polls; `undefined` if both are polled. Waits at most a
-   * second for Temporal.
+   * The first of the two necessary task queues whose tasks no worker gets: none polls it, or no version of those that do
+   * is the current one. Waits at most a second for Temporal.
    */
   idleTaskQueue(): Promise<string | undefined> {
     return findIdleTaskQueue(this.#client, this.#taskQueue);

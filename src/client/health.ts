@@ -327,7 +327,7 @@ export async function findIdleTaskQueue(client: Client, taskQueue: string): Prom
   const queues = [taskQueue, budgetTaskQueue(taskQueue)];
   const read = (name: string) => taskQueueOf(client, name, 'workflow', POLLERS_TIMEOUT_MS);
   const states = await Promise.all(queues.map(read));
-  return queues.find((_, index) => states[index]?.pollers.length === 0);
+  return queues.find((_, index) => states[index]?.pollers.length === 0 || states[index]?.setCurrent !== undefined);
 }
 
 /** @throws TemporalUnreachableError */

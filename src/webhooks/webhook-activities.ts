@@ -19,6 +19,8 @@ export interface WebhookDependencies {
   linksArePrivate: boolean;
   /** Attempts under way in this process. */
   maxAttempts: number;
+  /** Says that the clock is wrong, by which a webhook is signed. @default not known to be */
+  clockProblem?: () => string | undefined;
 }
 
 /** Deadline of one attempt, from connecting to the end of the response. */
@@ -34,7 +36,8 @@ const MAX_RESPONSE_BYTES = 65_536;
 const GONE = 410;
 
 /** The activities of webhooks. */
-export function createWebhookActivities({ targets, linksArePrivate, maxAttempts }: WebhookDependencies) {
+export function createWebhookActivities(dependencies: WebhookDependencies) {
+  const { targets, linksArePrivate, maxAttempts, clockProblem } = dependencies;
   const lookup = createSerialLookup();
   const underWay: string[] = [];
   const silent = new Set<string>();
@@ -65,7 +68,10 @@ export function createWebhookActivities({ targets, linksArePrivate, maxAttempts 
         const { statusCode, headers } = response;
         if (statusCode >= 200 && statusCode < 300) return;
         const leastMs = parseRetryAfterMs(headers['retry-after'], headers['date'], Date.now());
-        throw failed(`${name} answers HTTP ${statusCode}`, { leastMs, nonRetryable: statusCode === GONE });
+        // A receiver refuses a signature whose time is more than 5 min off.
+        const problem = clockProblem?.();
+        const message = `${name} answers HTTP ${statusCode}${problem ? `; ${problem}` : ''}`;
+        throw failed(message, { leastMs, nonRetryable: statusCode === GONE });
       } finally {
         underWay.splice(underWay.indexOf(name), 1);
       }

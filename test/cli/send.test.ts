@@ -115,7 +115,7 @@ test('a follow-up is sent once, found again by its key, shown, polled, listed an
 test('send and status say at once that no worker polls the task queue, and status that it was terminated', async () => {
   const env = { ...rig.env, FOLLOW_UP_TASK_QUEUE: `nobody-${randomUUID()}` };
   const args = ['send', project, 'job-7', '-p', 'x', '-k', 'alone'];
-  const hint = `no worker polls task queue ${env.FOLLOW_UP_TASK_QUEUE}; run follow-up doctor`;
+  const hint = `no worker gets the tasks of task queue ${env.FOLLOW_UP_TASK_QUEUE}; run follow-up doctor`;
   const waiting = openCli(args, { env });
   await eventually('send says it', () => waiting.stderr().includes(hint) && waiting.stderr().includes('started'));
   waiting.kill('SIGINT');

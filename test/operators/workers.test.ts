@@ -133,6 +133,7 @@ test(
     for (const { status, fix } of await findings(env)) expect([status, fix]).toEqual(['error', command]);
     const shown = await askCli(['status', started.workflowId], { env });
     expect(JSON.stringify(shown.document)).toContain(command);
+    expect(await stack.followUps.idleTaskQueue()).toBe(stack.taskQueue);
 
     const cli = await resolveTemporalCli({ env: process.env });
     const [, ...args] = command.split(' ');
@@ -142,6 +143,7 @@ test(
     });
     expect(await started.result()).toMatchObject({ status: 'completed' });
     for (const { status } of await findings(env)) expect(status).toBe('ok');
+    expect(await stack.followUps.idleTaskQueue()).toBeUndefined();
     expect(await (await fetch(`${stack.statusUrl}/readyz`)).text()).toBe('ready\n');
   },
 );

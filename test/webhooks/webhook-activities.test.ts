@@ -82,6 +82,12 @@ test('the waits between attempts double from 5 s to an hour; a longer Retry-Afte
   expect(await attempt('retry-after: 86400\r\n')).toBe(3_600_000);
 });
 
+test('a refused webhook names a wrong clock, because its signature has the time', async () => {
+  const refuses = await startRawReceiver('HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n');
+  const failure = await worker({ refuses }, { clockProblem: () => 'the clock is 10 min behind' })('refuses');
+  expect(failure?.message).toBe('refuses answers HTTP 400; the clock is 10 min behind (attempt 1)');
+});
+
 test('ten attempts to a slow receiver leave other receivers free, and an eleventh waits as after a failure', async () => {
   const attempt = worker({ slow: url('/hangs'), fast: url('/fast') }, { maxAttempts: 12 });
   for (let number = 1; number <= 10; number++) void attempt('slow');
