@@ -69,7 +69,7 @@ test('the doctor names each stuck workflow with the command that fixes it, and f
 
   await client.workflow.getHandle('follow-up-batch/batch').terminate('by hand');
   const cutOff = await runCli(['batch', 'status', 'batch'], { env });
-  expect(cutOff.stdout).toMatch(/terminated[^]*1 follow-up still runs/);
+  expect(cutOff.stdout).toMatch(/terminated[^]*polling +1 in project well/);
 });
 
 test('status, budget show and doctor name the cause or the fix if a budget does not reply', async () => {
