@@ -3,7 +3,7 @@ import { eventually } from '../support/eventually.js';
 import { useStack } from '../support/project.js';
 import { sumOf } from '../worker/prometheus.js';
 
-const tested = useStack({ env: { FOLLOW_UP_BUDGET_LIMIT: '4', FOLLOW_UP_MARGIN: '200ms' } });
+const tested = useStack({ env: { FOLLOW_UP_BUDGET_LIMIT: '100', FOLLOW_UP_MARGIN: '200ms' } });
 
 test('the metrics match the budget after sends, in a pause and after a 429', async () => {
   const project = tested.newProject();
@@ -17,7 +17,7 @@ test('the metrics match the budget after sends, in a pause and after a 429', asy
     'both have an outcome',
     async () => (await metric('grants_total')) === 2 && !(await metric('under_way')),
   );
-  const now = { limit: 4, window_seconds: 3_600, used: 2, waiting: 0, limited_total: 0, paused: 0 };
+  const now = { limit: 100, window_seconds: 3_600, used: 2, waiting: 0, limited_total: 0, paused: 0 };
   for (const [name, value] of Object.entries(now)) expect(await metric(name), name).toBe(value);
   expect((await metric('reported_timestamp_seconds')) * 1_000).toBeGreaterThan(Date.now() - 600_000);
 
