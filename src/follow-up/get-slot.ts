@@ -117,17 +117,21 @@ export class SlotWait {
     return end;
   }
 
-  #ask(): Promise<SlotResult | undefined> {
+  async #ask(): Promise<SlotResult | undefined> {
     const { settings, port, display, waits, doubt } = this.context;
     const { projectId, jobId, lane, prompt, whenActive } = settings;
     const { runId, mayHaveSent, startedAtMs } = port;
     const ask = { sendNumber: this.#sendNumber, lane, messageTag: hash64(prompt), mayHaveSent, startedAtMs };
     const request = { projectId, jobId, whenActive, isInDoubt: doubt.exists, runId, ask };
+    const { lastError } = display.facts;
     const asking = port.askForSlot(request, waits.patienceEndsMs, ({ reason, message }) => {
       display.noteError(message);
       display.show({ state: 'blocked', waitReason: toReason(reason) ?? 'service' });
     });
-    return waits.waitFor(asking);
+    const asked = await waits.waitFor(asking);
+    // A trouble that is over does not hide why the message was refused before.
+    if (asked && lastError) display.facts.lastError = lastError;
+    return asked;
   }
 
   /** Returns the end of the wait, or `ask-again`, or why the job is to be watched until it rests. */

@@ -65,6 +65,14 @@ describe('a follow-up that asks for a slot', () => {
     expect(scene.flow.progress().lastError).toMatchObject({ message: 'HTTP 401' });
   });
 
+  it('shows a refusal again once the budget replies', async () => {
+    const refused = (request: Parameters<ReturnType<typeof granted>>[0]) =>
+      ({ kind: 'asked', refusalMessage: 'HTTP 401', reply: granted({ sendNumber: 2 })(request) }) as const;
+    const scene = new Scene({ asks: [refused, noReply('budget-silent', waiting())] });
+    await scene.advance();
+    expect(scene.flow.progress()).toMatchObject({ waitReason: 'slot', lastError: { message: 'HTTP 401' } });
+  });
+
   it('lets the send read the job after a refused read', async () => {
     const scene = new Scene({
       asks: [(request) => ({ kind: 'asked', refusalMessage: 'HTTP 401', reply: granted()(request) })],

@@ -88,8 +88,8 @@ export const waitingToWatch = (request: SlotRequest): SlotResult => {
   return { kind: 'asked', unreadyJob: working, reply };
 };
 /** The server repeats the ask, because it gets no reply. */
-export const noReply = (reason = 'budget-silent') =>
-  ({ kind: 'noReply', reason, message: `no reply: ${reason}` }) as const;
+export const noReply = (reason = 'budget-silent', reply?: (request: SlotRequest) => AskReply) =>
+  ({ kind: 'noReply', reason, message: `no reply: ${reason}`, reply }) as const;
 /** The read before the ask shows an archived job. */
 export const archived = { kind: 'archived', job: { status: 'archived' } } as const satisfies SlotResult;
 
@@ -241,8 +241,8 @@ export class Scene implements FollowUpPort {
       switch (reply.kind) {
         case 'noReply':
           onTrouble(reply);
-          await sleep(untilMs - Date.now());
-          return undefined;
+          await sleep(reply.reply ? 0 : untilMs - Date.now());
+          return reply.reply && { kind: 'asked', jobBefore: rest, reply: reply.reply(request) };
         case 'endedByHand':
           return undefined;
         case 'asked':
